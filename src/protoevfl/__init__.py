@@ -1,0 +1,3 @@
+"""Vertical federated learning when few rows are shared."""
+
+__version__ = "0.1.0"
