@@ -1,0 +1,55 @@
+"""Self-supervised and soft-label losses, one number per group: inputs (..., B, d), result (...).
+
+    NT-Xent   mean_i [ -s(i, i') / t + log sum_{j != i} exp( s(i, j) / t ) ]   over the 2B views, i' the other view
+    SimSiam   -mean_b cos( p_b, stop(z_b) )
+    InfoNCE   mean_b [ -s(q_b, k_b) / t + log( exp(s(q_b, k_b) / t) + sum_j exp(s(q_b, queue_j) / t) ) ]
+
+s is the cosine, t the temperature.
+
+    >>> z = torch.eye(3)[None]
+    >>> nt_xent(z, z, temperature=0.1).round(decimals=3)
+    tensor([0.])
+    >>> simsiam(z, z)
+    tensor([-1.])
+"""
+
+import torch
+from torch import Tensor
+
+from protoevfl.core.transport import mean_rows, unit
+
+
+def nt_xent(z1: Tensor, z2: Tensor, temperature: float) -> Tensor:
+    """SimCLR's loss of two views (..., B, d) of the same rows -> (...); 0 for a single row."""
+    z = unit(torch.cat([z1, z2], -2))  # (..., 2B, d)
+    rows = z1.shape[-2]
+    logits = z @ z.mT / temperature  # (..., 2B, 2B)
+    itself = torch.eye(2 * rows, dtype=torch.bool, device=z.device)
+    others = logits.masked_fill(itself, -torch.inf).logsumexp(-1).mean(-1)
+    return others - logits.diagonal(rows, -2, -1).mean(-1)  # entry (b, B + b): the two views of row b
+
+
+def simsiam(p: Tensor, z: Tensor) -> Tensor:
+    """D(p, z) = -mean_b cos(p_b, stop(z_b)) -> (...); no gradient reaches z."""
+    return -(unit(p) * unit(z.detach())).sum(-1).mean(-1)
+
+
+def info_nce_queue(q: Tensor, k: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    """MoCo's loss of queries q against own keys k (..., B, d) and a queue of unit rows (..., K, d) -> (...).
+
+    Keys and queue get no gradient.
+    """
+    q, k = unit(q), unit(k.detach())
+    positive = (q * k).sum(-1, keepdim=True) / temperature  # (..., B, 1)
+    negative = q @ queue.detach().mT / temperature  # (..., B, K)
+    return (torch.cat([positive, negative], -1).logsumexp(-1) - positive.squeeze(-1)).mean(-1)
+
+
+def enqueue(queue: Tensor, k: Tensor) -> Tensor:
+    """The queue (..., K, d) with its oldest (first) rows dropped and the unit keys k (..., B, d) added last."""
+    return torch.cat([queue, unit(k.detach())], -2)[..., k.shape[-2] :, :]
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """mean_n -sum_z t_nz log softmax_z(l_nz) -> (...); logits, targets (..., N, Z), weights (..., N)."""
+    return mean_rows(-(targets * logits.log_softmax(-1)).sum(-1), weights)
