@@ -1,0 +1,23 @@
+"""The plain engine: every party in this process, one after the other."""
+
+from collections.abc import Mapping
+
+from protoevfl.drive import Address
+from protoevfl.messages import Message, decode, encode
+from protoevfl.party import Party
+
+
+class InProcess:
+    """Calls each party's `handle`. With `wire` on, every message also goes through encode and decode."""
+
+    def __init__(self, parties: Mapping[Address, Party], wire: bool = False) -> None:
+        self.parties, self.wire = parties, wire
+
+    def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message]:
+        return {address: self._ask(address, request) for address, request in requests.items()}
+
+    def _ask(self, address: Address, request: Message) -> Message:
+        party = self.parties[address]
+        if not self.wire:
+            return party.handle(request)
+        return decode(encode(party.handle(decode(encode(request)))))

@@ -1,0 +1,67 @@
+"""What a method is: party work, owner work, and the talk between them as a generator that does no input or output.
+
+`train` yields requests for the parties and receives their replies, or yields a `Report` for whoever watches. Who
+carries the requests (a loop in this process, a batched model on a GPU, NVFlare between companies) is the engine's
+affair, so the same code runs everywhere:
+
+    replies = yield {m: Learn(...) for m in owner.parties}
+"""
+
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from torch import Tensor, nn
+
+from protoevfl.messages import Message
+
+if TYPE_CHECKING:
+    from protoevfl.owner import LabelOwner
+    from protoevfl.party import Cohort
+
+
+@dataclass(frozen=True)
+class Report:
+    """Progress of a run: phase, step of steps, and figures worth recording."""
+
+    phase: str
+    step: int = 0
+    steps: int = 0
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PartyError:
+    """In place of a reply: the party could not or would not answer."""
+
+    party: int
+    reason: str
+
+
+Requests = Mapping[int, Message]
+Replies = Mapping[int, Message]
+Talk = Generator[Requests | Report, Replies, None]
+Asking = Generator[Requests | Report, Replies, Tensor]
+
+
+class Method(Protocol):
+    """A frozen dataclass; its fields are its hyper-parameters."""
+
+    name: ClassVar[str]
+
+    def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
+        """The network of G parties; every parameter and buffer has a leading axis G."""
+
+    def answer(self, cohort: "Cohort", request: Message) -> Message:
+        """The party side: stacked request in, stacked reply out. The only code that sees a party's rows."""
+
+    def train(self, owner: "LabelOwner") -> Talk:
+        """The owner side, top to bottom like the algorithm box of a paper."""
+
+    def predict(self, owner: "LabelOwner", present: tuple[int, ...]) -> Asking:
+        """Class probabilities (n_query, Z) from the parties present."""
+
+
+def reports(talk: Iterator[Any]) -> list[Report]:
+    """All reports of a finished talk (a convenience for tests)."""
+    return [item for item in talk if isinstance(item, Report)]

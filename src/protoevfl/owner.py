@@ -1,0 +1,62 @@
+"""The label owner: labels of the aligned rows, the head, and what the active party knows about the classes."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from protoevfl.core import random as rnd
+from protoevfl.errors import UserError
+
+
+@dataclass
+class Central:
+    """Everything in one place: pools with labels and all columns. For the upper bound alone; nothing federated."""
+
+    pool: Tensor
+    labels: Tensor
+    query: Tensor
+
+
+@dataclass
+class LabelOwner:
+    """labels (N_a,) of the aligned rows in 0..classes-1; `unseen` are the classes declared to have no label."""
+
+    labels: Tensor
+    classes: int
+    parties: tuple[int, ...]
+    key: int
+    unseen: tuple[int, ...] = ()
+    rare: tuple[int, ...] = ()
+    head: nn.Module | None = None
+    memory: dict[str, Tensor] = field(default_factory=dict)
+    central: Central | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels.numel() == 0:
+            raise UserError("no aligned labelled rows: at least one row must be shared by all parties")
+        if int(self.labels.min()) < 0 or int(self.labels.max()) >= self.classes:
+            raise UserError(
+                f"labels must lie in 0..{self.classes - 1}, found {int(self.labels.min())}..{int(self.labels.max())}"
+            )
+
+    @property
+    def device(self) -> torch.device:
+        return self.labels.device
+
+    def keys(self, purpose: str, count: int = 1) -> Tensor:
+        """Random keys (count,) for a piece of the owner's own work."""
+        names = [rnd.key(self.key, purpose, i) for i in range(count)]
+        return torch.tensor(names, dtype=torch.int64, device=self.device)
+
+    def holdout(self, fraction: float) -> tuple[Tensor, Tensor]:
+        """(training rows, validation rows): a random part of the aligned rows, class by class where there are enough.
+
+        Rows are ranked within their class in a random order and the first share of each class is held out.
+        """
+        order = rnd.permutation(self.keys("holdout"), "holdout", 0, len(self.labels))[0]
+        labels = self.labels[order]
+        onehot = torch.nn.functional.one_hot(labels, self.classes)  # (N, Z)
+        rank = (onehot.cumsum(0) * onehot).sum(1) - 1  # place within the class
+        held = rank < (onehot.sum(0)[labels] * fraction).floor()
+        return order[~held].sort().values, order[held].sort().values

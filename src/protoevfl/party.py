@@ -1,0 +1,138 @@
+"""Parties: private rows and a private network behind one door, `handle(request) -> reply`.
+
+A `Cohort` is G parties of equal shape as one batched model; `Party` is the cohort of one that a company runs. What
+must outlive a message is in `state()`: network, optimiser and memory tensors, all with a leading axis G.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from protoevfl.data.table import PartyTable
+from protoevfl.messages import Message, stack, to, unstack
+from protoevfl.method import Method
+
+Progress = Callable[[str, int, int], None]
+
+
+def _silent(phase: str, step: int, steps: int) -> None:
+    """The default progress callback."""
+
+
+@dataclass
+class Rows:
+    """What G parties hold, stacked: (G, n, ...) each; bytes for images, floats for tables."""
+
+    pool: Tensor
+    aligned: Tensor
+    query: Tensor
+    spans: tuple[tuple[int, int], ...] | None = None
+
+    @classmethod
+    def of(cls, tables: Sequence[PartyTable], device: torch.device) -> "Rows":
+        def together(name: str) -> Tensor:
+            return torch.stack([getattr(t, name) for t in tables]).to(device)
+
+        spans = tables[0].spans
+        return cls(together("pool"), together("aligned"), together("query"), None if spans is None else tuple(spans))
+
+    def take(self, members: list[int]) -> "Rows":
+        return Rows(self.pool[members], self.aligned[members], self.query[members], self.spans)
+
+
+class Cohort:
+    """G parties answering as one batched model."""
+
+    def __init__(
+        self, method: Method, rows: Rows, keys: Tensor, net: nn.Module | None = None, progress: Progress = _silent
+    ) -> None:
+        self.method, self.rows, self.keys, self.progress = method, rows, keys, progress
+        self.net = net if net is not None else method.party_net(tuple(rows.pool.shape[2:]), keys)
+        self.memory: dict[str, Tensor] = {}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+
+    @property
+    def size(self) -> int:
+        return len(self.keys)
+
+    def handle_all(self, requests: Sequence[Message]) -> list[Message]:
+        """One reply a member; the requests are of one type with equal scalars."""
+        request = to(stack(requests), self.keys.device)
+        return unstack(self.method.answer(self, request), self.size)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that must outlive a message, names -> tensors (G, ...)."""
+        state = {f"net.{n}": t.detach() for n, t in self.net.state_dict().items()}
+        state |= {f"memory.{n}": t for n, t in self.memory.items()}
+        for name, optimizer in self.optimizers.items():
+            for p, slots in _slots(optimizer):
+                for slot, value in slots.items():
+                    spread = value.expand(self.size).clone() if value.dim() == 0 else value
+                    state[f"optimizer.{name}.{p}.{slot}"] = spread.detach()
+        return state
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Back to a state of `state()`; optimisers are rebuilt by the method when it next asks for them."""
+        device = self.keys.device
+        with torch.no_grad():
+            for name, tensor in self.net.state_dict().items():
+                tensor.copy_(state[f"net.{name}"])
+        self.memory = {n.removeprefix("memory."): t.to(device) for n, t in state.items() if n.startswith("memory.")}
+        self.optimizers = {}
+        self._waiting = {n: t.to(device) for n, t in state.items() if n.startswith("optimizer.")}
+
+    _waiting: dict[str, Tensor] = {}  # noqa: RUF012 -- replaced, never mutated
+
+    def optimizer(self, name: str, make: Callable[[], torch.optim.Optimizer]) -> torch.optim.Optimizer:
+        """The optimiser of that name, made on first use, continued after `restore`."""
+        if name not in self.optimizers:
+            self.optimizers[name] = optimizer = make()
+            _load_slots(optimizer, {n: t for n, t in self._waiting.items() if n.startswith(f"optimizer.{name}.")})
+        return self.optimizers[name]
+
+    def take(self, members: list[int]) -> "Cohort":
+        """Some members as a cohort of their own (copies; give back with `put`)."""
+        part = Cohort(self.method, self.rows.take(members), self.keys[members], progress=self.progress)
+        part.restore({n: t[members] for n, t in self.state().items()})
+        return part
+
+    def put(self, members: list[int], part: "Cohort") -> None:
+        """Takes back what `take` lent out."""
+        whole, piece = self.state(), part.state()
+        for name, tensor in piece.items():
+            if name not in whole:
+                whole[name] = torch.zeros(self.size, *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device)
+            whole[name] = whole[name].clone()
+            whole[name][members] = tensor
+        self.restore(whole)
+
+
+def _slots(optimizer: torch.optim.Optimizer) -> list[tuple[int, dict[str, Tensor]]]:
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    found = [(i, optimizer.state.get(p, {})) for i, p in enumerate(params)]
+    return [(i, {k: v for k, v in slots.items() if isinstance(v, Tensor)}) for i, slots in found if slots]
+
+
+def _load_slots(optimizer: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for name, tensor in saved.items():
+        index, slot = name.split(".")[-2:]
+        value = tensor.max() if slot == "step" else tensor  # members of a cohort step together
+        optimizer.state[params[int(index)]][slot] = value.clone()
+
+
+class Party(Cohort):
+    """One company's party: the cohort of one."""
+
+    def __init__(
+        self, method: Method, table: PartyTable, key: int, device: str = "cpu", progress: Progress = _silent
+    ) -> None:
+        where = torch.device(device)
+        super().__init__(method, Rows.of([table], where), torch.tensor([key], device=where), progress=progress)
+        self.table = table
+
+    def handle(self, request: Message) -> Message:
+        """The only way in or out."""
+        return self.handle_all([request])[0]
