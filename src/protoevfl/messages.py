@@ -130,6 +130,13 @@ class Statistics(Message):
     reliability: Tensor = array("groups")
 
 
+def values(reply: Message) -> Tensor:
+    """The embeddings in a reply that must carry some."""
+    if not isinstance(reply, Embeddings | Learned):
+        raise MessageError(f"expected embeddings, got {type(reply).__name__}")
+    return reply.values
+
+
 # ---------------------------------------------------------------- the wire format
 
 

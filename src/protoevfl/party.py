@@ -95,18 +95,24 @@ class Cohort:
     def take(self, members: list[int]) -> "Cohort":
         """Some members as a cohort of their own (copies; give back with `put`)."""
         part = Cohort(self.method, self.rows.take(members), self.keys[members], progress=self.progress)
-        part.restore({n: t[members] for n, t in self.state().items()})
+        part.restore({n: _members(t, self.size)[members].flatten(0, 1) for n, t in self.state().items()})
         return part
 
     def put(self, members: list[int], part: "Cohort") -> None:
         """Takes back what `take` lent out."""
         whole, piece = self.state(), part.state()
         for name, tensor in piece.items():
-            if name not in whole:
-                whole[name] = torch.zeros(self.size, *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device)
-            whole[name] = whole[name].clone()
-            whole[name][members] = tensor
+            mine = _members(tensor, part.size)  # (members, k, ...)
+            old = whole.get(name)
+            new = mine.new_zeros(self.size, *mine.shape[1:]) if old is None else _members(old, self.size).clone()
+            new[members] = mine
+            whole[name] = new.flatten(0, 1)
         self.restore(whole)
+
+
+def _members(tensor: Tensor, size: int) -> Tensor:
+    """(size*k, ...) -> (size, k, ...): a member may own k consecutive entries (an ensemble of k networks)."""
+    return tensor.reshape(size, -1, *tensor.shape[1:])
 
 
 def _slots(optimizer: torch.optim.Optimizer) -> list[tuple[int, dict[str, Tensor]]]:

@@ -1,0 +1,175 @@
+"""The label owner's classifier: residual adaptors, a gate over parties, a small perceptron; E of them as one model.
+
+    f^_m = f_m + A_m f_m      g = softmax_m(w_m . f^_m)      logits = MLP( concat_m( M g_m f^_m ) )
+
+Every tensor has a leading ensemble axis E. Embeddings f are (E, M, B, d); a party that is missing leaves the softmax
+and its block is zero. `train_head` trains on fixed embeddings with mixup, noise, party dropout and, where asked,
+synthetic rows drawn from the parties' statistics.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from protoevfl.core import gating
+from protoevfl.core import random as rnd
+from protoevfl.core.losses import soft_cross_entropy
+from protoevfl.fit import fit
+from protoevfl.models import Linear
+
+
+@dataclass(frozen=True)
+class HeadSettings:
+    """How the head is trained; the same fields for every method that trains one on fixed embeddings."""
+
+    members: int = 5  # heads averaged
+    hidden: int = 128
+    dropout: float = 0.2
+    gate: bool = True
+    adaptor: bool = True
+    epochs: int = 100
+    batch: int = 64
+    lr: float = 1e-3
+    weight_decay: float = 1e-2
+    mixup: float = 1.0  # Beta(a, a); 0 turns it off
+    noise: float = 0.3  # Gaussian, added to embeddings
+    party_dropout: float = 0.0
+    balanced: bool = False  # weigh classes equally in the loss
+
+
+class HeadNet(nn.Module):
+    """E heads on M parties' embeddings of width d."""
+
+    def __init__(self, keys: Tensor, parties: int, width: int, classes: int, settings: HeadSettings) -> None:
+        super().__init__()
+        e, s = len(keys), settings
+        self.keys, self.settings = keys, settings
+        self.adaptor = nn.Parameter(torch.zeros(e, parties, width, width, device=keys.device)) if s.adaptor else None
+        self.gate = nn.Parameter(torch.zeros(e, parties, width, device=keys.device)) if s.gate else None
+        sizes = [parties * width, s.hidden, s.hidden, classes] if s.hidden else [parties * width, classes]
+        self.layers = nn.ModuleList(
+            Linear(keys, f"head{n}", i, o) for n, (i, o) in enumerate(zip(sizes, sizes[1:], strict=False))
+        )
+
+    def adapt(self, f: Tensor) -> Tensor:
+        """f^ = f + A f, per party."""
+        return f if self.adaptor is None else f + f @ self.adaptor
+
+    def gates(self, f: Tensor, present: Tensor | None) -> Tensor:
+        """Weights (E, M, B) of the parties present; equal ones without a gate."""
+        if self.gate is not None:
+            return gating.gate(f, self.gate, present)
+        here = f.new_ones(f.shape[:-1]) if present is None else present.to(f).expand(f.shape[:-1])
+        return here / f.shape[-3]
+
+    def forward(self, f: Tensor, present: Tensor | None = None, step: Tensor | None = None) -> Tensor:
+        """Logits (E, B, Z); dropout only where a step is given."""
+        f = self.adapt(f)
+        x = gating.aggregate(f, self.gates(f, present))  # (E, B, M*d)
+        for n, layer in enumerate(self.layers):
+            if n:
+                x = F.relu(x)
+                if step is not None and self.settings.dropout:
+                    kept = rnd.uniform(self.keys, f"dropout{n}", step, tuple(x.shape[1:])) >= self.settings.dropout
+                    x = x * kept / (1 - self.settings.dropout)
+            x = layer(x)
+        return x
+
+
+def mixup(
+    f: Tensor, y: Tensor, keys: Tensor, step: Tensor | int, alpha: float, present: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """lam (f, y) + (1 - lam) (f, y)[other row]; f (E, M, B, d), y (E, B, Z); one lam a member and step."""
+    lam = rnd.beta_symmetric(keys, "mixup", step, (1,), alpha)  # (E, 1)
+    other = rnd.permutation(keys, "partner", step, y.shape[1])  # (E, B)
+    f2 = f.gather(2, other[:, None, :, None].expand_as(f))
+    y2 = y.gather(1, other[:, :, None].expand_as(y))
+    return torch.lerp(f2, f, lam[:, :, None, None]), torch.lerp(y2, y, lam[:, :, None])
+
+
+def drop_parties(keys: Tensor, step: Tensor | int, parties: int, rows: int, rate: float) -> Tensor:
+    """A mask (E, M, B): each party missing with probability `rate`; a row that would lose all keeps all."""
+    here = rnd.uniform(keys, "party-dropout", step, (parties, rows)) >= rate
+    return here | ~here.any(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Rows to invent each epoch for a class, from each party's mixture: means, variances (M, K, d), weights (M, K)."""
+
+    label: int
+    rows: int
+    means: Tensor
+    variances: Tensor
+    weights: Tensor
+
+    def draw(self, keys: Tensor, step: Tensor | int, rows: int) -> Tensor:
+        """(E, M, rows, d); parties independently, since the statistics of different parties are of different people."""
+        m, k, d = self.means.shape
+        u = rnd.uniform(keys, f"component{self.label}", step, (m, rows))  # (E, M, rows)
+        edges = self.weights.cumsum(-1) / self.weights.sum(-1, keepdim=True)  # (M, K)
+        pick = (u[..., None] > edges[:, None, :-1]).sum(-1) if k > 1 else torch.zeros_like(u, dtype=torch.int64)
+        at = torch.arange(m, device=pick.device)[:, None]
+        noise = rnd.normal(keys, f"synthetic{self.label}", step, (m, rows, d))
+        return self.means[at, pick] + self.variances[at, pick].sqrt() * noise
+
+
+def train_head(
+    keys: Tensor,
+    f: Tensor,
+    labels: Tensor,
+    classes: int,
+    settings: HeadSettings,
+    synthetic: Sequence[Synthetic] = (),
+    keep: Tensor | None = None,
+) -> HeadNet:
+    """E heads on embeddings f (M, N, d) with labels (N,); `keep` (E, N) leaves rows out per member (for folds)."""
+    parties, n, width = f.shape
+    net, s = HeadNet(keys, parties, width, classes, settings), settings
+    y = F.one_hot(labels, classes).float()
+    for extra in synthetic:
+        y = torch.cat([y, F.one_hot(torch.full((extra.rows,), extra.label, device=y.device), classes).float()])
+    rows = len(y)
+    weight = torch.ones(len(keys), rows, device=f.device)
+    if keep is not None:
+        weight[:, :n] = keep.float()
+    if s.balanced:
+        counts = y.sum(0).clamp(min=1)
+        weight = weight * (y @ (1 / counts))
+
+    def loss(index: Tensor, step: Tensor) -> Tensor:
+        x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
+        start = n
+        for extra in synthetic:
+            mine = (index >= start) & (index < start + extra.rows)  # (E, B)
+            x = torch.where(mine[:, None, :, None], extra.draw(keys, step, index.shape[1]), x)
+            start += extra.rows
+        t, w = y[index], weight.gather(1, index)
+        if s.noise:
+            x = x + s.noise * rnd.normal(keys, "noise", step, tuple(x.shape[1:]))
+        if s.mixup:
+            both = torch.cat([t, w[..., None]], -1)
+            x, both = mixup(x, both, keys, step, s.mixup)
+            t, w = both[..., :-1], both[..., -1]
+        present = drop_parties(keys, step, parties, index.shape[1], s.party_dropout) if s.party_dropout else None
+        return soft_cross_entropy(net(x, present, step), t, w)
+
+    fit(
+        loss, net.parameters(), keys, rows, epochs=s.epochs, batch=s.batch, lr=s.lr, weight_decay=s.weight_decay,
+        purpose="head", drop_last=False,
+    )  # fmt: skip
+    return net
+
+
+@torch.no_grad()
+def probabilities(net: HeadNet, f: Tensor, present: Tensor | None = None, batch: int = 4096) -> Tensor:
+    """Mean class probabilities (N, Z) of the ensemble on f (M, N, d)."""
+    parts = []
+    for start in range(0, f.shape[1], batch):
+        x = f[:, start : start + batch].expand(len(net.keys), -1, -1, -1)
+        here = present if present is None or present.dim() == 1 else present[:, start : start + batch]
+        parts.append(net(x, here).softmax(-1).mean(0))
+    return torch.cat(parts)
