@@ -62,7 +62,7 @@ class HeadNet(nn.Module):
         """Weights (E, M, B) of the parties present; equal ones without a gate."""
         if self.gate is not None:
             return gating.gate(f, self.gate, present)
-        here = f.new_ones(f.shape[:-1]) if present is None else present.to(f).expand(f.shape[:-1])
+        here = f.new_ones(f.shape[:-1]) if present is None else _spread(present).to(f).expand(f.shape[:-1])
         return here / f.shape[-3]
 
     def forward(self, f: Tensor, present: Tensor | None = None, step: Tensor | None = None) -> Tensor:
@@ -77,6 +77,11 @@ class HeadNet(nn.Module):
                     x = x * kept / (1 - self.settings.dropout)
             x = layer(x)
         return x
+
+
+def _spread(present: Tensor) -> Tensor:
+    """A mask (M,) over parties as (M, 1); a mask (..., M, B) stays."""
+    return present.unsqueeze(-1) if present.dim() == 1 else present
 
 
 def mixup(

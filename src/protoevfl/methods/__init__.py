@@ -1,0 +1,27 @@
+"""The table of methods: name -> where its class lives. A new method adds its line here."""
+
+from importlib import import_module
+
+METHODS = {
+    "local": "protoevfl.methods.local:Local",
+    "vanilla": "protoevfl.methods.split:Vanilla",
+    "ss_vfl_i": "protoevfl.methods.ss_vfl:SSVFLI",
+    "ss_vfl_c": "protoevfl.methods.ss_vfl:SSVFLC",
+    "fedhssl": "protoevfl.methods.fedhssl:FedHSSL",
+    "one_shot": "protoevfl.methods.one_shot:OneShot",
+    "fedcvt": "protoevfl.methods.fedcvt:FedCVT",
+    "laser": "protoevfl.methods.laser:Laser",
+    "upper_bound": "protoevfl.methods.upper_bound:UpperBound",
+    "proto_evfl": "protoevfl.methods.proto_evfl:ProtoEVFL",
+}
+
+
+def method_class(name: str) -> type:
+    """The class of a method; import happens on first use."""
+    from protoevfl.errors import UserError
+
+    if name not in METHODS:
+        raise UserError(f"unknown method '{name}'; there are {', '.join(METHODS)}")
+    module, cls = METHODS[name].split(":")
+    found: type = getattr(import_module(module), cls)
+    return found

@@ -1,0 +1,169 @@
+"""A party behind its border: every frame is checked, logged, answered once, and the answer is kept before it leaves.
+
+    frame -> who sent it? -> which run, round? -> allowed type? -> party -> checkpoint on disk -> reply
+
+A round that comes again is answered from the checkpoint, so a lost connection or a crash after the answer costs
+nothing and trains nothing twice. If the party fails in the middle, it goes back to its last checkpoint.
+"""
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from torch import Tensor
+
+from protoevfl.deploy.audit_log import AuditLog
+from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob, unblob
+from protoevfl.deploy.envelope import Envelope, EnvelopeError, pack, place, unpack
+from protoevfl.deploy.policy import Policy
+from protoevfl.deploy.spec import JobSpec
+from protoevfl.errors import UserError
+from protoevfl.messages import MAX_HEADER, MessageError
+
+
+class Answering(Protocol):
+    """A party that speaks bytes; its whole memory is in `state()`."""
+
+    def handle_bytes(self, request: bytes) -> bytes: ...
+    def state(self) -> dict[str, Tensor]: ...
+    def restore(self, state: dict[str, Tensor]) -> None: ...
+
+
+class RefusedError(Exception):
+    """This party will not answer; the text may be shown to the other side."""
+
+
+@dataclass
+class PartyHost:
+    """One party's side of one run."""
+
+    party: Answering
+    name: str
+    spec: JobSpec
+    policy: Policy
+    store: CheckpointStore
+    log: AuditLog
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self.last, self.answered, self.reply = 0, "", b""
+        self._start()
+
+    def _start(self) -> None:
+        found = self.store.latest()
+        if found is None:
+            self._keep(0, "", b"")
+            return
+        if found.header.get("spec") != self.spec.digest():
+            raise UserError(
+                f"run {self.spec.run} was begun with another specification; give the changed run a new name"
+            )
+        self._return_to(found)
+        self.log.add("resume", run=self.spec.run, round=self.last)
+
+    def answer(self, frame: bytes, caller: str) -> bytes:
+        """The reply frame to a request frame of `caller` (its name as its certificate says)."""
+        with self._lock:
+            envelope = None
+            try:
+                envelope, body = unpack(frame, self.spec.max_bytes)
+                self._check_sender(envelope, caller)
+                if envelope.kind == "hello":
+                    return self._welcome(envelope)
+                return self._request(envelope, body)
+            except (EnvelopeError, RefusedError, MessageError, UserError) as error:
+                return self._refuse(envelope, caller, len(frame), str(error))
+
+    def _check_sender(self, envelope: Envelope, caller: str) -> None:
+        if caller != self.policy.active or envelope.sender != caller:
+            raise RefusedError(f"{caller} may not ask this party (as {envelope.sender})")
+        if envelope.to != self.name or envelope.run != self.spec.run:
+            raise RefusedError(f"addressed to {envelope.to} in run {envelope.run}")
+        if envelope.spec != self.spec.digest():
+            raise RefusedError("the job's specification differs between the two sides")
+        objections = self.policy.objections(self.spec)
+        if objections:
+            raise RefusedError("refused by policy: " + "; ".join(objections))
+
+    def _welcome(self, envelope: Envelope) -> bytes:
+        self.log.add("accepted", run=self.spec.run, peer=envelope.sender, decision="accepted", round=self.last)
+        facts = {"last": self.last, "head": self.log.head}
+        return pack(self._reply_header(envelope, "welcome"), json.dumps(facts).encode())
+
+    def _request(self, envelope: Envelope, body: bytes) -> bytes:
+        kind = message_type(body)
+        if kind not in self.policy.receive or kind not in self.spec.down:
+            raise RefusedError(f"message type {kind} is not allowed in this run")
+        if envelope.round > self.spec.rounds:
+            raise RefusedError(f"round {envelope.round} is beyond the {self.spec.rounds} agreed on")
+        if place(envelope, self.last, self.answered) == "new":
+            self._log(envelope, "request", kind, len(body), "accepted")
+            self._work(envelope, body)
+            self._log(envelope, "reply", message_type(self.reply), len(self.reply), "sent")
+        else:
+            self._log(envelope, "reply", message_type(self.reply), len(self.reply), "repeated")
+        return pack(self._reply_header(envelope, "reply"), self.reply)
+
+    def _work(self, envelope: Envelope, body: bytes) -> None:
+        """Answer, check what would leave, and keep the answer; or be as before."""
+        try:
+            reply = self.party.handle_bytes(body)
+            kind = message_type(reply)
+            if kind not in self.policy.send or kind not in self.spec.up:
+                raise RefusedError(f"message type {kind} may not leave this party")
+            if len(reply) > self.spec.max_bytes:
+                raise RefusedError(f"the answer of {len(reply):,} bytes is over the limit of {self.spec.max_bytes:,}")
+            self._keep(envelope.round, envelope.sha256, reply)
+        except Exception as error:
+            found = self.store.latest()
+            if found is not None:
+                self._return_to(found)
+            if isinstance(error, RefusedError | MessageError | UserError):
+                raise
+            raise RefusedError(f"the party failed ({type(error).__name__}); its own log says more") from error
+
+    def _keep(self, number: int, answered: str, reply: bytes) -> None:
+        tensors: Mapping[str, Tensor] = {**self.party.state(), "reply!": blob(reply)}
+        header = {"run": self.spec.run, "party": self.name, "spec": self.spec.digest()}
+        header |= {"answered": answered, "audit": self.log.head}
+        self.store.save(Checkpoint(number, tensors, header))
+        self.last, self.answered, self.reply = number, answered, reply
+
+    def _return_to(self, checkpoint: Checkpoint) -> None:
+        tensors = dict(checkpoint.tensors)
+        self.reply = unblob(tensors.pop("reply!"))
+        self.party.restore(tensors)
+        self.last, self.answered = checkpoint.round, str(checkpoint.header["answered"])
+
+    def _reply_header(self, envelope: Envelope, kind: str) -> Envelope:
+        return replace(envelope, kind=kind, sender=self.name, to=envelope.sender, missed=())
+
+    def _refuse(self, envelope: Envelope | None, caller: str, size: int, reason: str) -> bytes:
+        number = envelope.round if envelope else 0
+        self.log.add(
+            "refused", run=self.spec.run, peer=caller, bytes=size, round=number, decision="refused", reason=reason
+        )
+        header = Envelope("refusal", self.spec.run, self.spec.digest(), self.name, caller, number, note=reason[:900])
+        return pack(header)
+
+    def _log(self, envelope: Envelope, event: str, kind: str, size: int, decision: str) -> None:
+        self.log.add(
+            event, run=self.spec.run, peer=envelope.sender, type=kind, bytes=size, round=envelope.round,
+            decision=decision,
+        )  # fmt: skip
+
+
+def message_type(data: bytes) -> str:
+    """The type a message claims in its header, without touching its arrays."""
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(MAX_HEADER, len(data) - 8):
+        raise MessageError("not a message: the header length does not fit")
+    try:
+        name = json.loads(data[8 : 8 + length])["__metadata__"]["type"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise MessageError("not a message: the header is not one of the declared types") from None
+    if not isinstance(name, str) or not name.isidentifier() or len(name) > 64:
+        raise MessageError("not a message: the header is not one of the declared types")
+    return name

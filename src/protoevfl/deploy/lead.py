@@ -1,0 +1,193 @@
+"""The active party's side: an engine that asks other companies, waits, goes on without them or stops, and never forgets.
+
+Every exchange is written to a journal before the method sees it. After a crash the method simply starts again: the
+journal answers the exchanges that were done (the request must be the same, bit for bit) and the parties answer the
+rest, so a resumed run is the uninterrupted run.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from protoevfl.deploy.audit_log import AuditLog
+from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob, unblob
+from protoevfl.deploy.envelope import Envelope, EnvelopeError, pack, unpack
+from protoevfl.deploy.host import message_type
+from protoevfl.deploy.spec import JobSpec
+from protoevfl.drive import Address, PartyLostError
+from protoevfl.errors import UserError
+from protoevfl.messages import Message, MessageError, decode, encode
+from protoevfl.method import PartyError
+
+Send = Callable[[str, bytes, float], bytes]  # (party, frame, seconds) -> frame
+RETRY_S = 2.0
+
+
+class LostError(Exception):
+    """No usable answer, and asking again later may help."""
+
+
+class PartyRefusedError(UserError):
+    """A party was reached and said no; asking again is of no use."""
+
+
+def _nothing(round: int, absent: Mapping[str, str]) -> None:
+    """The default watcher."""
+
+
+@dataclass
+class Lead:
+    """An engine (see drive.py) over real parties; exchange n is round n of the run."""
+
+    spec: JobSpec
+    send: Send
+    journal: CheckpointStore
+    log: AuditLog
+    dims: Mapping[str, int] = field(default_factory=dict)  # sizes every reply must have
+    absent: frozenset[str] = frozenset()  # parties known to be away in this attempt
+    watch: Callable[[int, Mapping[str, str]], None] = _nothing
+
+    def __post_init__(self) -> None:
+        self.round = 0
+        self.missed: dict[str, list[int]] = {name: [] for name in self.spec.parties}
+        self.heads: dict[str, str] = {}
+        self.pool = ThreadPoolExecutor(len(self.spec.parties), thread_name_prefix="ask")
+
+    def hello(self) -> None:
+        """Ask every party whether it takes part; refusals stop the run before anything is sent."""
+        names = [n for n in self.spec.parties if n not in self.absent]
+        frames = {n: pack(self._header("hello", n, ())) for n in names}
+        answers = self._ask_all(frames)
+        for name, answer in answers.items():
+            if isinstance(answer, PartyError):
+                self._lost(name, answer.reason)
+            else:
+                self.heads[name] = str(json.loads(answer)["head"])
+
+    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+        """One round: from the journal if it was done before, else from the parties."""
+        self.round += 1
+        bodies = {self.spec.parties[party]: encode(message) for (_, party), message in requests.items()}
+        done = self._from_journal(bodies)
+        answers = done if done is not None else self._from_parties(bodies)
+        for name, answer in answers.items():
+            if isinstance(answer, PartyError):
+                self.missed[name].append(self.round)
+            else:
+                self.missed[name] = []
+        self.watch(self.round, {n: a.reason for n, a in answers.items() if isinstance(a, PartyError)})
+        return {a: self._decoded(answers[self.spec.parties[a[1]]]) for a in requests}
+
+    def _decoded(self, answer: bytes | PartyError) -> Message | PartyError:
+        return answer if isinstance(answer, PartyError) else decode(answer, self.dims, self.spec.max_bytes)
+
+    # ------------------------------------------------------------ the journal
+
+    def _from_journal(self, bodies: Mapping[str, bytes]) -> dict[str, bytes | PartyError] | None:
+        if self.round not in self.journal.rounds():
+            return None
+        entry = self.journal.load(self.round)
+        if entry.header["spec"] != self.spec.digest():
+            raise UserError(f"run {self.spec.run} was begun with another specification; give the changed run a new name")
+        if entry.header["asked"] != {n: hashlib.sha256(b).hexdigest() for n, b in bodies.items()}:
+            raise UserError(
+                f"round {self.round} of run {self.spec.run} does not repeat exactly on this machine; it cannot be "
+                "resumed here (another version, machine or thread count?)"
+            )
+        lost = {n: PartyError(self.spec.parties.index(n), why) for n, why in dict(entry.header["lost"]).items()}
+        return {**{n: unblob(t) for n, t in entry.tensors.items()}, **lost}
+
+    def _write(self, bodies: Mapping[str, bytes], answers: Mapping[str, bytes | PartyError]) -> None:
+        tensors = {n: blob(a) for n, a in answers.items() if not isinstance(a, PartyError)}
+        lost = {n: a.reason for n, a in answers.items() if isinstance(a, PartyError)}
+        asked = {n: hashlib.sha256(b).hexdigest() for n, b in bodies.items()}
+        header = {"run": self.spec.run, "spec": self.spec.digest(), "asked": asked, "lost": lost}
+        self.journal.save(Checkpoint(self.round, tensors, {**header, "audit": self.log.head}))
+
+    # ------------------------------------------------------------ the parties
+
+    def _from_parties(self, bodies: Mapping[str, bytes]) -> dict[str, bytes | PartyError]:
+        if self.round > self.spec.rounds:
+            raise UserError(f"the method asks for more than the {self.spec.rounds} rounds that were agreed on")
+        for body in bodies.values():
+            if message_type(body) not in self.spec.down:
+                raise UserError(f"{message_type(body)} is not among the message types that were agreed on")
+        frames = {n: pack(self._header("request", n, tuple(self.missed[n])), b) for n, b in bodies.items()}
+        for name, body in bodies.items():
+            self._log(name, "request", message_type(body), len(body), "sent")
+        answers = self._ask_all(frames)
+        for name, answer in answers.items():
+            if isinstance(answer, PartyError):
+                self._lost(name, answer.reason)
+        self._write(bodies, answers)
+        return answers
+
+    def _lost(self, name: str, reason: str) -> None:
+        self.log.add("lost", run=self.spec.run, peer=name, round=self.round, decision=self.spec.on_party_loss,
+                     reason=reason)  # fmt: skip
+        if self.spec.on_party_loss != "skip" or name == self.spec.active:
+            raise PartyLostError(f"party {name} did not answer in round {self.round}: {reason}")
+
+    def _ask_all(self, frames: Mapping[str, bytes]) -> dict[str, bytes | PartyError]:
+        away = {n: PartyError(self.spec.parties.index(n), "away in this attempt") for n in frames if n in self.absent}
+        asked: dict[str, Future[bytes]] = {n: self.pool.submit(self._ask, n, f) for n, f in frames.items() if n not in away}
+        answers: dict[str, bytes | PartyError] = dict(away)
+        for name, future in asked.items():
+            try:
+                answers[name] = future.result()
+            except LostError as error:
+                answers[name] = PartyError(self.spec.parties.index(name), str(error))
+        return answers
+
+    def _ask(self, name: str, frame: bytes) -> bytes:
+        """The body of the party's answer. Asked again (the party answers a round once) until the deadline."""
+        patience = self.spec.deadline_s + (self.spec.wait_s if self.spec.on_party_loss == "wait" else 0.0)
+        end = time.monotonic() + patience
+        while True:
+            left = end - time.monotonic()
+            try:
+                return self._answer(name, self.send(name, frame, max(0.1, min(left, self.spec.deadline_s))))
+            except LostError as error:
+                reason = str(error)
+            if time.monotonic() + RETRY_S >= end:
+                raise LostError(f"{reason} (waited {patience:g} s)")
+            time.sleep(RETRY_S)
+
+    def _answer(self, name: str, frame: bytes) -> bytes:
+        try:
+            envelope, body = unpack(frame, self.spec.max_bytes)
+        except EnvelopeError as error:
+            self._log(name, "reply", "", len(frame), "refused", str(error))
+            raise PartyRefusedError(f"party {name} sent an answer that cannot be used: {error}") from None
+        if envelope.kind == "refusal":
+            self._log(name, "reply", "", len(frame), "refused", envelope.note)
+            raise PartyRefusedError(f"party {name} refused round {self.round}: {envelope.note}")
+        expected = (name, self.spec.active, self.spec.run, self.spec.digest(), self.round)
+        if (envelope.sender, envelope.to, envelope.run, envelope.spec, envelope.round) != expected:
+            self._log(name, "reply", "", len(frame), "refused", "not the answer to this request")
+            raise PartyRefusedError(f"party {name} sent an answer to another request (replay or reorder refused)")
+        if envelope.kind == "reply":
+            self._check_body(name, body)
+        return body
+
+    def _check_body(self, name: str, body: bytes) -> None:
+        try:
+            kind = message_type(body)
+            if kind not in self.spec.up:
+                raise MessageError(f"message type {kind} was not agreed on")
+            decode(body, self.dims, self.spec.max_bytes)
+        except MessageError as error:
+            self._log(name, "reply", "", len(body), "refused", str(error))
+            raise PartyRefusedError(f"party {name} sent an answer that cannot be used: {error}") from None
+        self._log(name, "reply", kind, len(body), "accepted")
+
+    def _header(self, kind: str, to: str, missed: tuple[int, ...]) -> Envelope:
+        empty = Envelope(kind, self.spec.run, self.spec.digest(), self.spec.active, to, self.round)
+        return replace(empty, missed=missed)
+
+    def _log(self, peer: str, event: str, kind: str, size: int, decision: str, reason: str = "") -> None:
+        self.log.add(event, run=self.spec.run, peer=peer, type=kind, bytes=size, round=self.round, decision=decision,
+                     reason=reason)  # fmt: skip

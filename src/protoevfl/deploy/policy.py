@@ -1,0 +1,92 @@
+"""A party's own rules for jobs, in `policy.toml` of its kit: what it takes part in is decided here and nowhere else."""
+
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from protoevfl.deploy.spec import JobSpec
+from protoevfl.errors import UserError
+
+TEMPLATE = """\
+# Which jobs this party takes part in. A job that breaks a rule is refused, and the refusal is logged.
+active = "{active}"                 # the only party that may lead jobs here
+methods = ["proto_evfl"]
+presets = ["default"]
+max_rounds = 200                    # most exchanges of one job
+send = ["Done", "Embeddings", "Learned"]   # message types that may leave this party
+receive = ["WarmUp", "Embed", "Learn"]     # message types it answers
+max_message_mb = 256
+require_privacy = false             # true: jobs without a privacy budget are refused
+max_epsilon = 8.0                   # largest privacy budget accepted
+allow_skip = true                   # may a run go on while this party is away?
+approved_only = false               # true: only jobs whose digest is listed in `approved` (see `deploy review`)
+approved = []
+"""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules; defaults are the strict end where there is one."""
+
+    active: str
+    methods: tuple[str, ...] = ("proto_evfl",)
+    presets: tuple[str, ...] = ("default",)
+    max_rounds: int = 200
+    send: tuple[str, ...] = ("Done", "Embeddings", "Learned")
+    receive: tuple[str, ...] = ("WarmUp", "Embed", "Learn")
+    max_message_mb: int = 256
+    require_privacy: bool = False
+    max_epsilon: float = 8.0
+    allow_skip: bool = True
+    approved_only: bool = False
+    approved: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> "Policy":
+        try:
+            facts = tomllib.loads(path.read_text())
+        except OSError as error:
+            raise UserError(f"cannot read the policy {path}: {error.strerror}") from None
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{path} is not valid TOML: {error}") from None
+        known = {f.name for f in fields(cls)}
+        unknown = sorted(set(facts) - known)
+        if unknown:
+            raise UserError(f"{path}: unknown rule {unknown[0]!r}; the rules are {', '.join(sorted(known))}")
+        if "active" not in facts:
+            raise UserError(f"{path}: say which party may lead jobs: active = \"NAME\"")
+        return cls(**{name: _value(path, name, value) for name, value in facts.items()})
+
+    def objections(self, spec: JobSpec) -> list[str]:
+        """Why this party will not take part; empty when it will."""
+        rules = [
+            (spec.active == self.active, f"only {self.active} may lead jobs here, not {spec.active}"),
+            (spec.method in self.methods, f"method {spec.method} is not among {_names(self.methods)}"),
+            (spec.preset in self.presets, f"preset {spec.preset} is not among {_names(self.presets)}"),
+            (spec.rounds <= self.max_rounds, f"{spec.rounds} rounds, at most {self.max_rounds} accepted"),
+            (set(spec.up) <= set(self.send), f"it would send {_names(set(spec.up) - set(self.send))}"),
+            (set(spec.down) <= set(self.receive), f"it would receive {_names(set(spec.down) - set(self.receive))}"),
+            (spec.max_bytes <= self.max_message_mb << 20, f"messages above {self.max_message_mb} MB"),
+            (spec.epsilon is not None or not self.require_privacy, "the job has no privacy budget"),
+            (spec.epsilon is None or spec.epsilon <= self.max_epsilon, f"a budget above epsilon {self.max_epsilon:g}"),
+            (spec.on_party_loss != "skip" or self.allow_skip, "the run may go on without this party"),
+            (not self.approved_only or spec.digest() in self.approved, f"job {spec.digest()[:12]} is not yet approved"),
+        ]
+        return [text for good, text in rules if not good]
+
+
+def _names(names: Any) -> str:
+    return ", ".join(sorted(names)) or "nothing"
+
+
+def _value(path: Path, name: str, value: Any) -> Any:
+    default = {f.name: f.default for f in fields(Policy)}[name]
+    kind = str if name == "active" else type(default)
+    if kind is tuple and isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return tuple(value)
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if kind is not tuple and type(value) is kind:
+        return value
+    raise UserError(f"{path}: {name} has the wrong type")

@@ -1,0 +1,223 @@
+"""Starting, watching and stopping the processes of a kit; every process found is one this kit started."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from protoevfl.deploy import durable, kit
+from protoevfl.deploy.kit import Kit
+from protoevfl.engines import nvflare
+from protoevfl.errors import UserError
+
+READY_S = 60.0
+STOP_S = 10.0
+_JOINED = "Successfully registered client"
+
+
+@dataclass(frozen=True)
+class Status:
+    """What runs of a kit."""
+
+    running: bool
+    pid: int | None
+    workers: tuple[int, ...]  # processes of jobs
+    detail: str
+
+
+def log_path(opened: Kit) -> Path:
+    return opened.folder / "log" / "process.log"
+
+
+def start(opened: Kit, wait_s: float = READY_S) -> Status:
+    """Start the kit in the background; returns when the hub listens or the party has joined it."""
+    process = _spawn(opened)
+    if wait_s > 0:
+        _wait_ready(opened, process, wait_s)
+    return status(opened)
+
+
+def run(opened: Kit) -> int:
+    """Start the kit and stay with it (for systemd and containers); returns its exit code."""
+    process = _spawn(opened)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop(opened))
+    return process.wait()
+
+
+def _spawn(opened: Kit) -> "subprocess.Popen[bytes]":
+    kit.check(opened)
+    if status(opened).running:
+        raise UserError(f"{opened.name} is already running; stop it first with `protoevfl deploy stop`")
+    _kill(_mine(opened))  # workers that outlived a killed parent
+    if opened.identity.role == "hub":
+        _check_port(opened)
+    log = log_path(opened)
+    try:
+        log.parent.mkdir(exist_ok=True)
+        output = log.open("ab")
+    except OSError as error:
+        raise UserError(f"cannot write {log}: {error.strerror}") from None
+    arguments = nvflare.command(opened.identity.role, opened.folder, opened.name, opened.identity.org)
+    with output:
+        process = subprocess.Popen(
+            [sys.executable, *arguments], cwd=opened.folder, stdout=output, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, start_new_session=True, env=_environment(),
+        )  # fmt: skip
+    facts = {"pid": process.pid, "born": _born(process.pid)}
+    durable.write(opened.folder / "process.json", json.dumps(facts).encode())
+    return process
+
+
+def _environment() -> dict[str, str]:
+    bin_folder = str(Path(sys.executable).parent)
+    path = os.environ.get("PATH", "")
+    return {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{path}", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _check_port(opened: Kit) -> None:
+    port = int(opened.identity.hub.rsplit(":", 1)[1])
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            raise UserError(f"port {port} cannot be used: {error.strerror}; is another hub running?") from None
+
+
+def _wait_ready(opened: Kit, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    log = log_path(opened)
+    before = log.stat().st_size if log.exists() else 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        text = _tail(log, before)
+        if process.poll() is not None:
+            raise UserError(f"{opened.name} stopped at once: {_why(text)}; see {log}")
+        if opened.identity.role == "hub" and _listens(opened):
+            return
+        if _JOINED in text:
+            return
+        time.sleep(0.2)
+    reason = _why(_tail(log, before))
+    stop(opened)
+    raise UserError(f"{opened.name} did not join the hub at {opened.identity.hub} within {seconds:g} s: {reason}")
+
+
+def _listens(opened: Kit) -> bool:
+    port = int(opened.identity.hub.rsplit(":", 1)[1])
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+_REASONS = (
+    ("CERTIFICATE_VERIFY_FAILED: certificate has expired", "a certificate has expired"),
+    ("CERTIFICATE_VERIFY_FAILED", "the hub's certificate is not signed by this kit's authority"),
+    ("certificate expired", "the hub says this certificate has expired"),
+    ("unknown ca", "the hub does not know this kit's authority"),
+    ("not on the list", "the hub does not list this party"),
+    ("unauthenticated", "the hub refused this party: it is not on its list, or its certificate is another's"),
+    ("requires identity", "the certificate belongs to another party"),
+    ("Cannot connect", "the hub cannot be reached; is it started, and is its port open?"),
+    ("Connection refused", "the hub cannot be reached; is it started, and is its port open?"),
+    ("Name or service not known", "the hub's name is not known to this machine"),
+)
+
+
+def _why(text: str) -> str:
+    for sign, meaning in _REASONS:
+        if sign.lower() in text.lower():
+            return meaning
+    lines = [line for line in text.splitlines() if "ERROR" in line or "Error" in line]
+    return lines[-1][-200:] if lines else "no reason given (is the hub started, and its port open?)"
+
+
+def _tail(log: Path, start_at: int, most: int = 1 << 20) -> str:
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(start_at, log.stat().st_size - most))
+        return file.read().decode(errors="replace")
+    return ""
+
+
+def logs(opened: Kit, lines: int = 50) -> str:
+    """The last lines of the kit's log."""
+    return "\n".join(_tail(log_path(opened), 0).splitlines()[-lines:])
+
+
+def status(opened: Kit) -> Status:
+    """What runs of this kit now."""
+    pid = _recorded(opened)
+    others = tuple(p.pid for p in _mine(opened) if p.pid != pid)
+    if pid is None:
+        detail = f"not running; {len(others)} leftover process(es)" if others else "not running"
+        return Status(False, None, others, detail)
+    return Status(True, pid, others, f"running as process {pid}, {len(others)} job process(es)")
+
+
+def stop(opened: Kit, seconds: float = STOP_S) -> int:
+    """Stop everything of this kit; returns how many processes there were. None is left when it returns."""
+    found = _mine(opened)
+    _end(found, seconds)
+    _kill(_mine(opened))
+    (opened.folder / "process.json").unlink(missing_ok=True)
+    return len(found)
+
+
+def _end(processes: list[Any], seconds: float) -> None:
+    import psutil
+
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    _kill(alive)
+
+
+def _kill(processes: list[Any]) -> None:
+    import psutil
+
+    for process in processes:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(processes, timeout=5)
+
+
+def _mine(opened: Kit) -> list[Any]:
+    """Processes that work in this kit: started by `start` or by what it started."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = process.info["cmdline"] or []
+        if process.info["status"] == psutil.STATUS_ZOMBIE:
+            continue
+        if str(opened.folder) in line and any("nvflare.private.fed.app" in part for part in line):
+            found.append(process)
+    return found
+
+
+def _recorded(opened: Kit) -> int | None:
+    """The main process, if it is still the one that was started (a number can be given to another process)."""
+    with suppress(OSError, ValueError, KeyError):
+        facts = json.loads((opened.folder / "process.json").read_text())
+        pid = int(facts["pid"])
+        if _born(pid) == facts["born"]:
+            return pid
+    return None
+
+
+def _born(pid: int) -> float | None:
+    import psutil
+
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
+    return None

@@ -1,0 +1,224 @@
+"""From project.toml to kits: certificates, settings that forbid code in jobs, and each party's files to fill in."""
+
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from protoevfl.deploy import kit, policy
+from protoevfl.engines import nvflare
+from protoevfl.errors import UserError
+
+CLASSES = (*nvflare.RUNTIME, "protoevfl.deploy.site.Hub", "protoevfl.deploy.site.Site")
+MAX_FRAME = (256 << 20) + (1 << 20)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,40}")
+PROJECT = """\
+# One project between companies. `protoevfl deploy provision project.toml` turns it into one kit a participant.
+name = "credit"
+active = "bank"                 # the party that has the labels and leads
+
+[hub]                           # relays encrypted messages; any of the companies or a third one can run it
+host = "hub.example.com"        # the name the parties dial; it goes into the certificate
+port = 8002                     # the only port that must be reachable
+org = "Hub"
+
+[party.bank]
+org = "Bank"
+
+[party.shop]
+org = "Shop"
+
+[certificates]
+days = 360
+"""
+PARTY = """\
+# This party's own data. Nothing in this file is ever sent anywhere.
+file = "{name}.parquet"         # CSV or Parquet, relative to this folder
+id = "customer_id"              # column of the shared id
+"""
+ACTIVE = """\
+label = "label"                 # column of the label; only the active party has it
+"""
+
+
+@dataclass(frozen=True)
+class Project:
+    """project.toml."""
+
+    name: str
+    active: str
+    host: str
+    port: int
+    hub_org: str
+    parties: dict[str, str]  # name -> organisation
+    days: int = 360
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The active party first."""
+        return (self.active, *(n for n in self.parties if n != self.active))
+
+    @property
+    def admin(self) -> str:
+        return f"lead@{self.active}.local"
+
+
+def read_project(path: Path) -> Project:
+    """project.toml, or one line that says what is wrong with it."""
+    try:
+        facts = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+    known = {"name", "active", "hub", "party", "certificates"}
+    if unknown := sorted(set(facts) - known):
+        raise UserError(f"{path}: unknown entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    try:
+        hub, parties = facts["hub"], {n: str(p.get("org", n)) for n, p in facts["party"].items()}
+        project = Project(str(facts["name"]), str(facts["active"]), str(hub["host"]), hub.get("port", 8002),
+                          str(hub.get("org", "hub")), parties, facts.get("certificates", {}).get("days", 360))  # fmt: skip
+    except (KeyError, AttributeError, TypeError) as error:
+        raise UserError(f"{path}: missing or ill-formed entry {error}; see `protoevfl deploy init`") from None
+    _check(path, project)
+    return project
+
+
+def _check(path: Path, project: Project) -> None:
+    names = [project.name, *project.parties]
+    bad = [n for n in names if not _NAME.fullmatch(n)]
+    rules = [
+        (not bad, f"name {bad[:1]}: use letters, digits and dashes"),
+        (len(project.parties) >= 2, "name at least two parties"),
+        (project.active in project.parties, f"the active party {project.active!r} is not among the parties"),
+        (not {"hub", "authority", "server"} & set(project.parties), "hub, authority and server are not party names"),
+        (type(project.port) is int and 0 < project.port < 65536, "port must lie in 1..65535"),
+        (type(project.days) is int and project.days > 0, "certificates.days must be a whole number above 0"),
+    ]
+    for good, text in rules:
+        if not good:
+            raise UserError(f"{path}: {text}")
+
+
+def provision(project: Project, out: Path, renew: Sequence[str] = ()) -> dict[str, Path]:
+    """{participant: kit folder} under `out`. `out`/authority holds the root key: keep it offline.
+
+    Running it again adds new parties under the same authority; `renew` gives the named ones new keys and certificates.
+    A kit that exists keeps its party.toml, policy.toml and runs.
+    """
+    authority = out / "authority"
+    authority.mkdir(parents=True, exist_ok=True, mode=0o700)
+    authority.chmod(0o700)
+    _forget(authority / project.name / "state" / "cert.json", project, renew)
+    sites = {n: _org(o) for n, o in project.parties.items()}
+    hub = {"name": project.host, "org": _org(project.hub_org), "port": project.port}
+    made = nvflare.make_kits(authority, project.name, hub, sites, {project.admin: sites[project.active]}, project.days)
+    root_key = _root_key(authority / project.name / "state" / "cert.json")
+    kits = {"hub": _kit(project, "hub", made[project.host], out / "hub")}
+    for name in project.parties:
+        kits[name] = _kit(project, name, made[name], out / name)
+    _replace(made[project.admin], kits[project.active] / "admin", ("startup", "local"))
+    for name, folder in kits.items():
+        for path in folder.rglob("*.key"):
+            path.chmod(0o600)
+        _settings(folder, name)
+        kit.sign(folder, root_key)
+    shutil.rmtree(made[project.host].parent)  # copies of everyone's private keys
+    return kits
+
+
+def _kit(project: Project, name: str, source: Path, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    _replace(source, folder, ("startup", "local"))
+    for script in folder.glob("startup/*.sh"):
+        script.unlink()  # users type our commands only
+    role, org = ("hub", project.hub_org) if name == "hub" else ("party", project.parties[name])
+    admin = project.admin if name == project.active else ""
+    address = f"{project.host}:{project.port}"
+    identity = kit.Identity(project.name, name, role, _org(org), address, project.active, project.order, admin)
+    kit.write_identity(folder, identity)
+    if role == "hub":
+        (folder / "parties.json").write_text(json.dumps(sorted(project.parties)) + "\n")
+        return folder
+    _write_new(folder / "party.toml", PARTY.format(name=name) + (ACTIVE if name == project.active else ""))
+    _write_new(folder / "policy.toml", policy.TEMPLATE.format(active=project.active))
+    return folder
+
+
+def _settings(folder: Path, name: str) -> None:
+    """NVFlare's local settings: a closed list of classes, no code in jobs, no logs or files to the hub, size limits."""
+    local = folder / "local"
+    resources = json.loads((local / "resources.json.default").read_text())
+    resources["class_allow_list"] = list(CLASSES)
+    resources["class_list_enforcement_mode"] = "enforce"
+    unwanted = ("site_log_streamer", "log_receiver")  # they would send a party's error log to the hub
+    resources["components"] = [c for c in resources["components"] if c["id"] not in unwanted]
+    if name == "hub":
+        _hub_settings(resources)
+    else:
+        resources["allow_log_streaming"] = False
+    (local / "resources.json").write_text(json.dumps(resources, indent=1))
+    rights = {"submit_job": "any", "manage_job": "n:submitter", "view": "any", "byoc": "none", "clone_job": "none",
+              "download_job": "none", "operate": "none", "shell_commands": "none"}  # fmt: skip
+    (local / "authorization.json").write_text(
+        json.dumps({"format_version": "1.0", "permissions": {"lead": rights}}, indent=1)
+    )
+    limits = {"streaming_max_blob_size": MAX_FRAME, "allow_adhoc_conns": False}
+    (local / "comm_config.json").write_text(json.dumps(limits, indent=1))
+    for sample in (*local.glob("*.default"), *local.glob("*.sample")):
+        if sample.name not in ("log_config.json.default",):
+            sample.unlink()
+
+
+def _hub_settings(resources: dict[str, Any]) -> None:
+    """The hub keeps its jobs beside its kit (relative to the folder it is started in) and checks the party list."""
+    for component in resources["components"]:
+        if component["id"] == "job_manager":
+            component["args"]["uri_root"] = "jobs"
+    storage = resources["snapshot_persistor"]["args"]["storage"]["args"]
+    storage["root_dir"] = "snapshots"
+    resources["components"].append({"id": "party_list", "path": "protoevfl.engines.nvflare.PartyList", "args": {}})
+
+
+def _replace(source: Path, folder: Path, parts: Sequence[str]) -> None:
+    for part in parts:
+        shutil.rmtree(folder / part, ignore_errors=True)
+        shutil.copytree(source / part, folder / part)
+
+
+def _write_new(path: Path, text: str) -> None:
+    if not path.exists():
+        path.write_text(text)
+        path.chmod(0o600)
+
+
+def _forget(state: Path, project: Project, renew: Sequence[str]) -> None:
+    """Drop certificates from the authority's memory, so that new ones are made."""
+    unknown = sorted(set(renew) - {"hub", *project.parties})
+    if unknown:
+        raise UserError(f"cannot renew {unknown[0]!r}: not a participant of this project")
+    if not renew or not state.exists():
+        return
+    facts = json.loads(state.read_text())
+    for name in renew:
+        facts.pop(project.host if name == "hub" else name, None)
+        if name == project.active:
+            facts.pop(project.admin, None)
+    state.write_text(json.dumps(facts))
+
+
+def _root_key(state: Path) -> Any:
+    from cryptography.hazmat.primitives import serialization
+
+    state.chmod(0o600)
+    text: str = json.loads(state.read_text())["root_pri_key"]
+    return serialization.load_pem_private_key(text.encode(), password=None)
+
+
+def _org(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", text) or "org"

@@ -1,0 +1,249 @@
+"""From a configuration to records: build the parties, drive the method, evaluate. Several seeds go in lockstep."""
+
+import itertools
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import protoevfl
+from protoevfl.core import metrics
+from protoevfl.core import random as rnd
+from protoevfl.data import sources
+from protoevfl.data.splits import Split, SplitSpec, split_dataset
+from protoevfl.data.table import Labels, PartyTable, labels_of, party_tables
+from protoevfl.drive import Address, Engine, drive
+from protoevfl.engines.in_process import InProcess
+from protoevfl.engines.stacked import Stacked
+from protoevfl.engines.wrappers import Metered, QueryCache
+from protoevfl.method import Method, Report
+from protoevfl.owner import Central, LabelOwner
+from protoevfl.party import Party
+from protoevfl.presets import build
+
+Watch = Callable[[int, Report], None]
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One cell of an experiment; a seed makes it a run."""
+
+    dataset: str = "digits"
+    method: str = "proto_evfl"
+    preset: str = "default"
+    aligned: int = 200
+    setting: str = "normal"
+    classes: tuple[int, ...] = ()
+    shots: int = 5
+    parties: int = 4
+    pool: int | None = None
+    profile: str = "majority"
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def split_spec(self) -> SplitSpec:
+        return SplitSpec(
+            dataset=self.dataset, parties=self.parties, aligned=self.aligned, pool=self.pool, profile=self.profile,
+            setting=self.setting, classes=self.classes, shots=self.shots,
+        )  # fmt: skip
+
+    def identity(self) -> dict[str, Any]:
+        """The part of a record that says which cell it belongs to."""
+        return {**asdict(self), "classes": list(self.classes), "overrides": dict(self.overrides)}
+
+
+@dataclass
+class World:
+    """Everything of one seed before training: split, tables, labels, owner."""
+
+    split: Split
+    tables: list[PartyTable]
+    labels: Labels
+    owner: LabelOwner
+    keys: dict[int, int]
+
+
+@lru_cache(maxsize=2)
+def _dataset(name: str) -> Any:
+    return sources.load(name)
+
+
+def prepare(config: RunConfig, seed: int, device: str) -> World:
+    """Loads, splits and encodes; the same for every method of a seed."""
+    dataset = _dataset(config.dataset)
+    split = split_dataset(dataset, config.split_spec(), seed)
+    tables, labels = party_tables(dataset, split), labels_of(dataset, split)
+    owner = LabelOwner(
+        labels=labels.aligned.to(device), classes=labels.classes, parties=tuple(range(config.parties)),
+        key=rnd.key(seed, "owner"), unseen=labels.unseen, rare=labels.rare,
+    )  # fmt: skip
+    if config.method == "upper_bound":
+        owner.central = central(config, dataset, split, device)
+    return World(split, tables, labels, owner, {m: rnd.key(seed, "party", m) for m in owner.parties})
+
+
+def central(config: RunConfig, dataset: Any, split: Split, device: str) -> Central:
+    """All rows of all pools with all columns and labels in one place."""
+    rows = torch.cat([split.aligned, *split.pools])
+    if isinstance(dataset.features, Tensor):
+        pool, query = dataset.features[rows], dataset.features[split.test]
+    else:
+        from protoevfl.data.encode import encode_table
+
+        values = encode_table(dataset.features, rows).values
+        pool, query = values[rows], values[split.test]
+    return Central(pool.to(device), dataset.labels[rows].to(device), query.to(device))
+
+
+def engine_for(method: Method, worlds: Sequence[World], kind: str, device: str) -> InProcess | Stacked:
+    """`loop` or `stacked`; parties are addressed by (run, party)."""
+    tables = {(r, m): w.tables[m] for r, w in enumerate(worlds) for m in w.owner.parties}
+    keys = {(r, m): w.keys[m] for r, w in enumerate(worlds) for m in w.owner.parties}
+    if kind == "stacked":
+        return Stacked(method, tables, keys, device)
+    return InProcess({a: Party(method, tables[a], keys[a], device) for a in tables})
+
+
+def choose_engine(kind: str, device: str) -> str:
+    """auto: stacked everywhere it was measured to be no slower (docs/performance.md)."""
+    return "stacked" if kind == "auto" else kind
+
+
+def choose_device(device: str) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+
+
+def run(
+    config: RunConfig,
+    seeds: Sequence[int],
+    *,
+    device: str = "auto",
+    engine: str = "auto",
+    subsets: bool = False,
+    watch: Watch | None = None,
+) -> list[dict[str, Any]]:
+    """Runs a cell for several seeds in lockstep; one record a seed."""
+    device = choose_device(device)
+    kind = choose_engine(engine, device)
+    method = build(config.method, config.preset, config.dataset, config.overrides)
+    worlds = [prepare(config, seed, device) for seed in seeds]
+    metered = Metered(engine_for(method, worlds, kind, device))
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    clock = _Clock(device)
+    history: list[list[Report]] = [[] for _ in seeds]
+    for index, report in _drive([method.train(w.owner) for w in worlds], metered):
+        history[index].append(report)
+        clock.mark(report.phase)
+        if watch is not None:
+            watch(index, report)
+    ledgers = [metered.ledger(r) for r in range(len(seeds))]
+    rounds = [metered.rounds[r] for r in range(len(seeds))]
+    clock.mark("end")
+    cached = QueryCache(metered)
+    found = evaluate(method, worlds, cached, subsets)
+    clock.mark("predict")
+    return [
+        {
+            **config.identity(),
+            "seed": seed,
+            "metrics": found[r],
+            "bytes": ledgers[r],
+            "rounds": rounds[r],
+            "seconds": clock.total / len(seeds),
+            "phases": clock.phases,
+            "lockstep_seeds": len(seeds),
+            "engine": kind,
+            "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu x{torch.get_num_threads()}",
+            "peak_memory_mb": peak_memory_mb(device),
+            "split_hash": worlds[r].split.hash,
+            "split": worlds[r].split.as_json(),
+            "history": [{"phase": h.phase, "step": h.step, **_plain(h.values)} for h in history[r] if h.values],
+            "versions": versions(),
+        }
+        for r, seed in enumerate(seeds)
+    ]
+
+
+def _drive(talks: Sequence[Generator[Any, Any, Any]], engine: Engine) -> Generator[tuple[int, Report], None, None]:
+    yield from drive(talks, engine)
+
+
+def ask(method: Method, worlds: Sequence[World], engine: Engine, present: tuple[int, ...]) -> list[Tensor]:
+    """Class probabilities of every run's query rows from the parties present."""
+    from protoevfl.drive import finish
+
+    return finish([method.predict(w.owner, present) for w in worlds], engine)
+
+
+def evaluate(method: Method, worlds: Sequence[World], engine: Engine, subsets: bool) -> list[dict[str, Any]]:
+    """The metrics of each run; with `subsets` also the accuracy of every subset of parties."""
+    parties = worlds[0].owner.parties
+    everyone = ask(method, worlds, engine, parties)
+    found = [metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(everyone, worlds, strict=True)]
+    extra = getattr(method, "extra_metrics", None)
+    for row, world in zip(found, worlds, strict=True):
+        row["rare_recall"] = _rare(row, world.labels.rare)
+    if extra is not None:
+        for r, (row, world) in enumerate(zip(found, worlds, strict=True)):
+            row |= extra(world, engine, r)
+    if subsets:
+        sizes = range(1, len(parties) + 1)
+        for row in found:
+            row["subsets"] = {}
+        for some in itertools.chain.from_iterable(itertools.combinations(parties, k) for k in sizes):
+            for row, p, w in zip(found, ask(method, worlds, engine, some), worlds, strict=True):
+                row["subsets"]["+".join(map(str, some))] = metrics.accuracy(p.argmax(1).cpu(), w.labels.query)
+    return found
+
+
+def _rare(row: Mapping[str, Any], rare: tuple[int, ...]) -> float | None:
+    recalls = [row["per_class_recall"][z] for z in rare if row["per_class_recall"][z] is not None]
+    return sum(recalls) / len(recalls) if recalls else None
+
+
+class _Clock:
+    """Seconds by phase, with the device caught up before each reading."""
+
+    def __init__(self, device: str) -> None:
+        self.device, self.phases = device, dict[str, float]()
+        self.start = self.last = self._now()
+
+    def _now(self) -> float:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def mark(self, phase: str) -> None:
+        now = self._now()
+        self.phases[phase] = self.phases.get(phase, 0.0) + now - self.last
+        self.last = now
+
+    @property
+    def total(self) -> float:
+        return self.last - self.start
+
+
+def peak_memory_mb(device: str) -> float:
+    """Peak GPU memory on a GPU, else peak resident memory of this process."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
+    scale = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
+
+
+def versions() -> dict[str, str]:
+    return {"protoevfl": protoevfl.__version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v.tolist() if isinstance(v, Tensor) else v for k, v in values.items()}
+
+
+__all__ = ["Address", "RunConfig", "World", "ask", "engine_for", "evaluate", "prepare", "run"]
