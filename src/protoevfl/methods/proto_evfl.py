@@ -74,7 +74,15 @@ class ProtoEVFL:
         raise NotImplementedError(type(request).__name__)
 
     def embed(self, cohort: Cohort, rows: Tensor) -> Tensor:
-        return embed(cohort.net, rows, self.layers)
+        """The layers that are sent, side by side; inner layers are standardised by the party's own pool."""
+        f = embed(cohort.net, rows, self.layers)
+        if self.layers == ("output",):
+            return f
+        if "mean" not in cohort.memory:
+            own = embed(cohort.net, cohort.rows.pool, self.layers)
+            spread = own.std(1, keepdim=True)
+            cohort.memory |= {"mean": own.mean(1, keepdim=True), "spread": spread + 0.05 * spread.mean(-1, keepdim=True)}
+        return (f - cohort.memory["mean"]) / cohort.memory["spread"]
 
     def learn(self, cohort: Cohort, request: Learn) -> Learned:
         """One round at the party: prior by EM, then tau epochs of transport (and self-supervision) on its own rows."""
@@ -82,6 +90,7 @@ class ProtoEVFL:
         prior = self.local_prior(cohort, mu, request.prior)  # (G, Z)
         if self.prototype_learning:
             self.transport(cohort, mu, prior, request.round)
+            cohort.memory.pop("mean", None)  # of the old extractor
         return Learned(self.embed(cohort, cohort.rows.aligned), prior)
 
     @torch.no_grad()
