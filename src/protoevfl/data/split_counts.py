@@ -8,6 +8,7 @@ from protoevfl.data import profiles
 from protoevfl.data.dataset import Array
 from protoevfl.errors import UserError
 
+PROFILE = 1  # purpose of random draws
 SETTINGS = ("normal", "few_shot", "zero_shot")
 POOL_ROWS = {"fashion_mnist": 7000, "modelnet10": 700, "adult": 8000, "credit": 5000, "digits": 250}
 GAMMAS = {  # the paper's, parties 1 to 4; digits as Fashion-MNIST
@@ -111,24 +112,39 @@ def pool_rows(spec: SplitSpec, left: Array) -> tuple[int, list[str]]:
     return fits, [f"note: {spec.parties} pools of {default:,} rows do not fit; {fits:,} rows each"]
 
 
-def pool_counts(spec: SplitSpec, pool: int, left: Array, rng: np.random.Generator) -> tuple[Array, list[str]]:
-    """(M, Z) pool rows of each class (rule 2), and a note where the profile had to give way."""
+def wanted_shares(spec: SplitSpec, pool: int, left: Array, seed: int) -> Array:
+    """(M, Z) class shares of the requested profile."""
     given = spec.gammas if spec.gammas else GAMMAS.get(spec.dataset, (10.0,))
     if min(given) < 1:
         raise UserError(f"Gamma is largest over smallest class and at least 1, not {min(given)}")
     gammas = [given[m % len(given)] for m in range(spec.parties)]
     majority = spec.majority or max(round(0.4 * len(left)), 1)
-    wanted = profiles.shares(spec.profile, gammas, majority, pool, left, rng)  # (M, Z)
+    rng = np.random.default_rng([seed, PROFILE])
+    return profiles.shares(spec.profile, gammas, majority, pool, left, rng)
+
+
+def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Array, list[str]]:
+    """(M, Z) pool rows of each class (rule 2), and a note where the profile had to give way."""
+    wanted = wanted_shares(spec, pool, left, seed)
     counts = profiles.nearest_counts(wanted, pool, left)
     need = np.ceil(pool * wanted.sum(axis=0) - 1e-9).astype(np.int64)  # (Z,)
     short = [f"class {z} has {left[z]:,} of {need[z]:,}" for z in np.flatnonzero(need > left)]
     if not short:
         return counts, []
-    fits = int((left / wanted.sum(axis=0)).min())
-    text = f"rows left for the profile: {', '.join(short)}"
+    text, fits = f"rows left for the profile: {', '.join(short)}", exact_pool(spec, pool, left, seed)
     if spec.exact:
         raise UserError(
             f"{spec.dataset}: {spec.parties} x {pool:,} pool rows do not meet the profile exactly "
             f"({text}); {spec.parties} x {fits:,} do"
         )
-    return counts, [f"note: profile adapted, {text}; met exactly up to {fits:,} rows a party"]
+    return counts, [f"note: profile adapted, {text}; met exactly with {fits:,} rows a party"]
+
+
+def exact_pool(spec: SplitSpec, pool: int, left: Array, seed: int) -> int:
+    """A number of pool rows, not above `pool`, for which the profile is met exactly."""
+    while pool > 0:
+        need = pool * wanted_shares(spec, pool, left, seed).sum(axis=0)
+        if (np.ceil(need - 1e-9) <= left).all():
+            break
+        pool = min(pool - 1, int((left / need).min() * pool))
+    return pool

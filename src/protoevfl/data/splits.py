@@ -28,7 +28,7 @@ from protoevfl.data.split_counts import SplitSpec
 
 __all__ = ["Split", "SplitSpec", "make_split", "split_dataset"]
 
-ROWS, PROFILE, ORDER = 0, 1, 2  # purposes of random draws
+ROWS, ORDER = 0, 2  # purposes of random draws; 1 is for the profile
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,7 @@ def make_split(
     aligned = split_counts.aligned_counts(spec, frequency)  # (Z,)
     left = frequency - aligned
     pool, notes = split_counts.pool_rows(spec, left)
-    rng = np.random.default_rng([seed, PROFILE])
-    counts, adapted = split_counts.pool_counts(spec, pool, left, rng)
+    counts, adapted = split_counts.pool_counts(spec, pool, left, seed)
     kept = split_counts.kept_counts(spec, aligned)
     drawn = _draw(labels, aligned, kept, counts, seed)
     numbers = torch.arange(len(labels)) if rows is None else rows
