@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from protoevfl.data import fetch
+from protoevfl.data import fetch, uci
 from protoevfl.errors import UserError
 
 CONTENT = b"row\n" * 1000
@@ -64,6 +64,14 @@ def test_wrong_download_is_refused_and_leaves_nothing(empty: Path, content: byte
     with pytest.raises(UserError, match="download failed"):
         fetch.obtain(remote(source))
     assert not list((empty / "cache").rglob("*.gz"))
+
+
+def test_damaged_archive_is_refused(empty: Path) -> None:
+    source = empty / "adult.zip"
+    source.write_bytes(b"PK not a zip")
+    adult = fetch.Remote("adult.csv.gz", (source.as_uri(),), "", uci.adult_csv, "Ask")
+    with pytest.raises(UserError, match="not a zip file"):
+        fetch.obtain(adult)
 
 
 def test_error_names_every_place_and_the_way_out(empty: Path) -> None:

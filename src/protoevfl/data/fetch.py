@@ -7,9 +7,11 @@ and renamed when complete, so an interrupted download leaves nothing that could 
 
 import gzip
 import hashlib
+import http.client
 import os
 import tempfile
 import urllib.request
+import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from protoevfl.errors import UserError
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 TIMEOUT = 30.0  # seconds without an answer
+UNREADABLE = (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile)  # what damaged files raise
 LARGEST = 256 * 2**20  # bytes; the largest true file unpacks to 47 MB
 
 
@@ -74,7 +77,7 @@ def obtain(remote: Remote, root: str | Path | None = None) -> Path:
     for url in remote.urls:
         try:
             return store(remote, download(url, remote.file))
-        except (OSError, ValueError, zlib.error) as error:
+        except (*UNREADABLE, http.client.HTTPException) as error:
             tried.append(f"{url} ({error})")
     raise missing(remote.file, root, tried, remote.advice)
 

@@ -38,7 +38,10 @@ FASHION_FILES = tuple(
 
 def _idx(path: Path) -> Array:
     """An IDX file of bytes: magic 0 0 8 d, then d big-endian sizes, then the values."""
-    content = fetch.gunzip(path.read_bytes())
+    try:
+        content = fetch.gunzip(path.read_bytes())
+    except fetch.UNREADABLE as error:
+        raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
     if content[:3] != b"\0\0\x08" or len(content) < 4:
         raise UserError(f"{path} is not an IDX file of bytes; fetch it again")
     dims = content[3]
@@ -76,7 +79,7 @@ def modelnet10(root: str | Path | None) -> Dataset:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             views, label, split, names = (arrays[key] for key in ("views", "label", "split", "class_names"))
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, *fetch.UNREADABLE) as error:
         raise UserError(f"{path} does not have the expected arrays ({error}); render it again") from error
     if views.dtype != np.uint8 or views.ndim != 4 or views.shape[:2] != (len(label), 12):
         raise UserError(f"{path}: views must be uint8 (objects, 12, S, S), got {views.dtype} {views.shape}")

@@ -36,8 +36,11 @@ CREDIT_CODES = frozenset({"SEX", "EDUCATION", "MARRIAGE"})
 
 
 def _read_table(path: Path, header: Sequence[str]) -> dict[str, list[str]]:
-    with gzip.open(path, "rt", newline="") as file:
-        rows = list(csv.reader(file))
+    try:
+        with gzip.open(path, "rt", newline="") as file:
+            rows = list(csv.reader(file))
+    except (*fetch.UNREADABLE, csv.Error) as error:
+        raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
     if not rows or tuple(rows[0]) != tuple(header) or any(len(row) != len(header) for row in rows):
         raise UserError(f"{path} must have the columns {', '.join(header)}; fetch it again")
     return {name: list(values) for name, values in zip(header, zip(*rows[1:], strict=True), strict=True)}
@@ -53,7 +56,10 @@ def _category(name: str, text: list[str], train: Tensor) -> Column:
 
 def _number(name: str, text: list[str]) -> Column:
     heavy = name.startswith(("capital-", "BILL_AMT", "PAY_AMT", "LIMIT_BAL"))
-    return Column(name, np.array(text, dtype=np.float64), log=heavy)
+    try:
+        return Column(name, np.array(text, dtype=np.float64), log=heavy)
+    except ValueError as error:
+        raise UserError(f"column '{name}' must hold numbers ({error}); fetch the file again") from error
 
 
 def adult(root: str | Path | None) -> Dataset:
