@@ -95,7 +95,8 @@ def digest(tensors: Mapping[str, Tensor], header: str) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         total.update(f"\0{name}\0{tensor.dtype}\0{list(tensor.shape)}\0".encode())
-        total.update(tensor.reshape(-1).view(torch.uint8).numpy() if tensor.numel() else b"")
+        if tensor.numel():
+            total.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))  # type: ignore[arg-type]
     return total.hexdigest()
 
 

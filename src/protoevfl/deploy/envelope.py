@@ -16,7 +16,7 @@ from typing import Any, Literal
 MAGIC = b"PEV1"
 MAX_HEADER = 1 << 14
 MAX_BODY = 256 << 20
-KINDS = ("hello", "welcome", "request", "reply", "refusal")
+KINDS = ("hello", "welcome", "align", "request", "reply", "refusal")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 

@@ -8,7 +8,7 @@ nothing and trains nothing twice. If the party fails in the middle, it goes back
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -35,33 +35,49 @@ class RefusedError(Exception):
     """This party will not answer; the text may be shown to the other side."""
 
 
+class Aligning(Protocol):
+    """The party's side of private set intersection."""
+
+    digest: str  # keyed hash of the ordered common rows, "" before there are any
+
+    def handle_bytes(self, step: int, request: bytes) -> bytes: ...
+
+
 @dataclass
 class PartyHost:
-    """One party's side of one run."""
+    """One party's side of one run. The party is made when it is first asked, after alignment."""
 
-    party: Answering
+    make: Callable[[], Answering]
     name: str
     spec: JobSpec
     policy: Policy
     store: CheckpointStore
     log: AuditLog
+    aligner: Aligning | None = None
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
+        self._party: Answering | None = None
         self.last, self.answered, self.reply = 0, "", b""
-        self._start()
+        self._found = self.store.latest()
+        if self._found is not None:
+            self.last = self._found.round
 
-    def _start(self) -> None:
-        found = self.store.latest()
-        if found is None:
-            self._keep(0, "", b"")
-            return
-        if found.header.get("spec") != self.spec.digest():
-            raise UserError(
-                f"run {self.spec.run} was begun with another specification; give the changed run a new name"
-            )
-        self._return_to(found)
-        self.log.add("resume", run=self.spec.run, round=self.last)
+    @property
+    def party(self) -> Answering:
+        if self._party is None:
+            self._check_same_job()
+            self._party = self.make()
+            if self._found is None:
+                self._keep(0, "", b"")
+            else:
+                self._return_to(self._found)
+                self.log.add("resume", run=self.spec.run, round=self.last)
+        return self._party
+
+    def _check_same_job(self) -> None:
+        if self._found is not None and self._found.header.get("spec") != self.spec.digest():
+            raise UserError(f"run {self.spec.run} was begun with another specification; give the new run a new name")
 
     def answer(self, frame: bytes, caller: str) -> bytes:
         """The reply frame to a request frame of `caller` (its name as its certificate says)."""
@@ -72,6 +88,8 @@ class PartyHost:
                 self._check_sender(envelope, caller)
                 if envelope.kind == "hello":
                     return self._welcome(envelope)
+                if envelope.kind == "align":
+                    return self._align(envelope, body)
                 return self._request(envelope, body)
             except (EnvelopeError, RefusedError, MessageError, UserError) as error:
                 return self._refuse(envelope, caller, len(frame), str(error))
@@ -88,28 +106,40 @@ class PartyHost:
             raise RefusedError("refused by policy: " + "; ".join(objections))
 
     def _welcome(self, envelope: Envelope) -> bytes:
+        self._check_same_job()
         self.log.add("accepted", run=self.spec.run, peer=envelope.sender, decision="accepted", round=self.last)
-        facts = {"last": self.last, "head": self.log.head}
+        aligned = self.aligner.digest if self.aligner is not None else ""
+        facts = {"last": self.last, "head": self.log.head, "aligned": aligned}
         return pack(self._reply_header(envelope, "welcome"), json.dumps(facts).encode())
 
+    def _align(self, envelope: Envelope, body: bytes) -> bytes:
+        if self.aligner is None:
+            raise RefusedError("this party's rows need no alignment")
+        if self._found is not None or self._party is not None:
+            raise RefusedError("alignment after training has begun")
+        self._log(envelope, "request", f"Alignment{envelope.round}", len(body), "accepted")
+        reply = self.aligner.handle_bytes(envelope.round, body)
+        self._log(envelope, "reply", f"Alignment{envelope.round}", len(reply), "sent")
+        return pack(self._reply_header(envelope, "align"), reply)
+
     def _request(self, envelope: Envelope, body: bytes) -> bytes:
-        kind = message_type(body)
+        party, kind = self.party, message_type(body)
         if kind not in self.policy.receive or kind not in self.spec.down:
             raise RefusedError(f"message type {kind} is not allowed in this run")
         if envelope.round > self.spec.rounds:
             raise RefusedError(f"round {envelope.round} is beyond the {self.spec.rounds} agreed on")
         if place(envelope, self.last, self.answered) == "new":
             self._log(envelope, "request", kind, len(body), "accepted")
-            self._work(envelope, body)
+            self._work(party, envelope, body)
             self._log(envelope, "reply", message_type(self.reply), len(self.reply), "sent")
         else:
             self._log(envelope, "reply", message_type(self.reply), len(self.reply), "repeated")
         return pack(self._reply_header(envelope, "reply"), self.reply)
 
-    def _work(self, envelope: Envelope, body: bytes) -> None:
+    def _work(self, party: Answering, envelope: Envelope, body: bytes) -> None:
         """Answer, check what would leave, and keep the answer; or be as before."""
         try:
-            reply = self.party.handle_bytes(body)
+            reply = party.handle_bytes(body)
             kind = message_type(reply)
             if kind not in self.policy.send or kind not in self.spec.up:
                 raise RefusedError(f"message type {kind} may not leave this party")
@@ -125,7 +155,8 @@ class PartyHost:
             raise RefusedError(f"the party failed ({type(error).__name__}); its own log says more") from error
 
     def _keep(self, number: int, answered: str, reply: bytes) -> None:
-        tensors: Mapping[str, Tensor] = {**self.party.state(), "reply!": blob(reply)}
+        assert self._party is not None
+        tensors = {**self._party.state(), "reply!": blob(reply)}
         header = {"run": self.spec.run, "party": self.name, "spec": self.spec.digest()}
         header |= {"answered": answered, "audit": self.log.head}
         self.store.save(Checkpoint(number, tensors, header))
@@ -134,7 +165,8 @@ class PartyHost:
     def _return_to(self, checkpoint: Checkpoint) -> None:
         tensors = dict(checkpoint.tensors)
         self.reply = unblob(tensors.pop("reply!"))
-        self.party.restore(tensors)
+        assert self._party is not None
+        self._party.restore(tensors)
         self.last, self.answered = checkpoint.round, str(checkpoint.header["answered"])
 
     def _reply_header(self, envelope: Envelope, kind: str) -> Envelope:

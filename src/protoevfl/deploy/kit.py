@@ -1,11 +1,11 @@
 """A kit: the folder that makes one machine the hub or a party of a project, and what this party adds to it.
 
-    KIT/kit.json        who this is                          signed by the project's authority, checked at start
-    KIT/startup, local  certificates and NVFlare settings    signed too
-    KIT/party.toml      this party's own data                edited by the party, never leaves
-    KIT/policy.toml     which jobs it accepts                edited by the party, never leaves
-    KIT/admin           the right to submit jobs             active party only
-    KIT/runs/RUN        checkpoints, audit log, results
+KIT/kit.json        who this is                          signed by the project's authority, checked at start
+KIT/startup, local  certificates and NVFlare settings    signed too
+KIT/party.toml      this party's own data                edited by the party, never leaves
+KIT/policy.toml     which jobs it accepts                edited by the party, never leaves
+KIT/admin           the right to submit jobs             active party only
+KIT/runs/RUN        checkpoints, audit log, results
 """
 
 import base64
@@ -20,7 +20,8 @@ from typing import Any
 from protoevfl.errors import UserError
 
 SIGNED = ("kit.json", "startup", "local", "admin/startup", "admin/local")
-FREE = ("party.toml", "policy.toml", "parties.json")
+HUB_TEMPLATE = "hub-resources.json"  # NVFlare wants absolute paths; `settle` fills in where the hub's kit lies
+FILLED_IN = "local/resources.json"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,13 @@ def open_kit(folder: Path) -> Kit:
 
 def write_identity(folder: Path, identity: Identity) -> None:
     (folder / "kit.json").write_text(json.dumps(asdict(identity), indent=1) + "\n")
+
+
+def settle(kit: Kit) -> None:
+    """Tell NVFlare where the hub's kit lies on this machine."""
+    template = kit.folder / "local" / HUB_TEMPLATE
+    if template.exists():
+        (kit.folder / FILLED_IN).write_text(template.read_text().replace("{kit}", str(kit.folder)))
 
 
 # ---------------------------------------------------------------- the authority's signature
@@ -148,4 +156,6 @@ def _listing(folder: Path) -> dict[str, str]:
     found = [folder / name for name in SIGNED if (folder / name).is_file()]
     for name in SIGNED:
         found += [p for p in sorted((folder / name).rglob("*")) if p.is_file()]
+    if (folder / "local" / HUB_TEMPLATE).exists():
+        found = [p for p in found if p != folder / FILLED_IN]
     return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}

@@ -1,4 +1,4 @@
-"""The active party's side: an engine that asks other companies, waits, goes on without them or stops, and never forgets.
+"""The active party's side: an engine that asks other companies, waits, goes on without them or stops, forgets nothing.
 
 Every exchange is written to a journal before the method sees it. After a crash the method simply starts again: the
 journal answers the exchanges that were done (the request must be the same, bit for bit) and the parties answer the
@@ -91,7 +91,9 @@ class Lead:
             return None
         entry = self.journal.load(self.round)
         if entry.header["spec"] != self.spec.digest():
-            raise UserError(f"run {self.spec.run} was begun with another specification; give the changed run a new name")
+            raise UserError(
+                f"run {self.spec.run} was begun with another specification; give the changed run a new name"
+            )
         if entry.header["asked"] != {n: hashlib.sha256(b).hexdigest() for n, b in bodies.items()}:
             raise UserError(
                 f"round {self.round} of run {self.spec.run} does not repeat exactly on this machine; it cannot be "
@@ -133,7 +135,9 @@ class Lead:
 
     def _ask_all(self, frames: Mapping[str, bytes]) -> dict[str, bytes | PartyError]:
         away = {n: PartyError(self.spec.parties.index(n), "away in this attempt") for n in frames if n in self.absent}
-        asked: dict[str, Future[bytes]] = {n: self.pool.submit(self._ask, n, f) for n, f in frames.items() if n not in away}
+        asked: dict[str, Future[bytes]] = {
+            n: self.pool.submit(self._ask, n, f) for n, f in frames.items() if n not in away
+        }
         answers: dict[str, bytes | PartyError] = dict(away)
         for name, future in asked.items():
             try:

@@ -55,7 +55,7 @@ class Policy:
         if unknown:
             raise UserError(f"{path}: unknown rule {unknown[0]!r}; the rules are {', '.join(sorted(known))}")
         if "active" not in facts:
-            raise UserError(f"{path}: say which party may lead jobs: active = \"NAME\"")
+            raise UserError(f'{path}: say which party may lead jobs: active = "NAME"')
         return cls(**{name: _value(path, name, value) for name, value in facts.items()})
 
     def objections(self, spec: JobSpec) -> list[str]:

@@ -10,9 +10,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from protoevfl.deploy import durable, kit
+from protoevfl.deploy import durable, kit, os_process
 from protoevfl.deploy.kit import Kit
 from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
@@ -56,9 +55,10 @@ def _spawn(opened: Kit) -> "subprocess.Popen[bytes]":
     kit.check(opened)
     if status(opened).running:
         raise UserError(f"{opened.name} is already running; stop it first with `protoevfl deploy stop`")
-    _kill(_mine(opened))  # workers that outlived a killed parent
+    os_process.end(os_process.of_folder(opened.folder), 0)  # workers that outlived a killed parent
     if opened.identity.role == "hub":
         _check_port(opened)
+    kit.settle(opened)
     log = log_path(opened)
     try:
         log.parent.mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ def _spawn(opened: Kit) -> "subprocess.Popen[bytes]":
             [sys.executable, *arguments], cwd=opened.folder, stdout=output, stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL, start_new_session=True, env=_environment(),
         )  # fmt: skip
-    facts = {"pid": process.pid, "born": _born(process.pid)}
+    facts = {"pid": process.pid, "born": os_process.born(process.pid)}
     durable.write(opened.folder / "process.json", json.dumps(facts).encode())
     return process
 
@@ -154,7 +154,7 @@ def logs(opened: Kit, lines: int = 50) -> str:
 def status(opened: Kit) -> Status:
     """What runs of this kit now."""
     pid = _recorded(opened)
-    others = tuple(p.pid for p in _mine(opened) if p.pid != pid)
+    others = tuple(p.pid for p in os_process.of_folder(opened.folder) if p.pid != pid)
     if pid is None:
         detail = f"not running; {len(others)} leftover process(es)" if others else "not running"
         return Status(False, None, others, detail)
@@ -163,45 +163,11 @@ def status(opened: Kit) -> Status:
 
 def stop(opened: Kit, seconds: float = STOP_S) -> int:
     """Stop everything of this kit; returns how many processes there were. None is left when it returns."""
-    found = _mine(opened)
-    _end(found, seconds)
-    _kill(_mine(opened))
+    found = os_process.of_folder(opened.folder)
+    os_process.end(found, seconds)
+    os_process.end(os_process.of_folder(opened.folder), 0)
     (opened.folder / "process.json").unlink(missing_ok=True)
     return len(found)
-
-
-def _end(processes: list[Any], seconds: float) -> None:
-    import psutil
-
-    for process in processes:
-        with suppress(psutil.Error):
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-    _, alive = psutil.wait_procs(processes, timeout=seconds)
-    _kill(alive)
-
-
-def _kill(processes: list[Any]) -> None:
-    import psutil
-
-    for process in processes:
-        with suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(processes, timeout=5)
-
-
-def _mine(opened: Kit) -> list[Any]:
-    """Processes that work in this kit: started by `start` or by what it started."""
-    import psutil
-
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        line = process.info["cmdline"] or []
-        if process.info["status"] == psutil.STATUS_ZOMBIE:
-            continue
-        if str(opened.folder) in line and any("nvflare.private.fed.app" in part for part in line):
-            found.append(process)
-    return found
 
 
 def _recorded(opened: Kit) -> int | None:
@@ -209,15 +175,6 @@ def _recorded(opened: Kit) -> int | None:
     with suppress(OSError, ValueError, KeyError):
         facts = json.loads((opened.folder / "process.json").read_text())
         pid = int(facts["pid"])
-        if _born(pid) == facts["born"]:
+        if os_process.born(pid) == facts["born"]:
             return pid
-    return None
-
-
-def _born(pid: int) -> float | None:
-    import psutil
-
-    with suppress(psutil.Error):
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
     return None

@@ -80,8 +80,9 @@ def read_project(path: Path) -> Project:
         raise UserError(f"{path}: unknown entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
     try:
         hub, parties = facts["hub"], {n: str(p.get("org", n)) for n, p in facts["party"].items()}
-        project = Project(str(facts["name"]), str(facts["active"]), str(hub["host"]), hub.get("port", 8002),
-                          str(hub.get("org", "hub")), parties, facts.get("certificates", {}).get("days", 360))  # fmt: skip
+        days = facts.get("certificates", {}).get("days", 360)
+        where = (str(hub["host"]), hub.get("port", 8002), str(hub.get("org", "hub")))
+        project = Project(str(facts["name"]), str(facts["active"]), *where, parties, days)
     except (KeyError, AttributeError, TypeError) as error:
         raise UserError(f"{path}: missing or ill-formed entry {error}; see `protoevfl deploy init`") from None
     _check(path, project)
@@ -162,7 +163,8 @@ def _settings(folder: Path, name: str) -> None:
         _hub_settings(resources)
     else:
         resources["allow_log_streaming"] = False
-    (local / "resources.json").write_text(json.dumps(resources, indent=1))
+    target = kit.HUB_TEMPLATE if name == "hub" else "resources.json"
+    (local / target).write_text(json.dumps(resources, indent=1))
     rights = {"submit_job": "any", "manage_job": "n:submitter", "view": "any", "byoc": "none", "clone_job": "none",
               "download_job": "none", "operate": "none", "shell_commands": "none"}  # fmt: skip
     (local / "authorization.json").write_text(
@@ -176,12 +178,12 @@ def _settings(folder: Path, name: str) -> None:
 
 
 def _hub_settings(resources: dict[str, Any]) -> None:
-    """The hub keeps its jobs beside its kit (relative to the folder it is started in) and checks the party list."""
+    """The hub keeps its jobs in its kit's folder (filled in at start) and checks the party list."""
     for component in resources["components"]:
         if component["id"] == "job_manager":
-            component["args"]["uri_root"] = "jobs"
+            component["args"]["uri_root"] = "{kit}/jobs"
     storage = resources["snapshot_persistor"]["args"]["storage"]["args"]
-    storage["root_dir"] = "snapshots"
+    storage["root_dir"] = "{kit}/snapshots"
     resources["components"].append({"id": "party_list", "path": "protoevfl.engines.nvflare.PartyList", "args": {}})
 
 

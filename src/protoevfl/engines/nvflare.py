@@ -8,6 +8,7 @@ others; the hub's part of a job only tells it to begin. Nothing else in this pac
 import contextlib
 import io
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,10 @@ LONGEST_S = 30 * 24 * 3600.0  # one job
 
 class CallError(Exception):
     """A call to another party failed; the text says how."""
+
+
+class UnreachableError(UserError):
+    """The hub does not answer now; it may later."""
 
 
 # ---------------------------------------------------------------- inside a job
@@ -125,9 +130,11 @@ class Session:
             with _quiet():
                 self._session = new_secure_session(user, str(kit), timeout=seconds, auto_login_max_tries=3)
         except Exception as error:
-            raise UserError(
-                f"cannot reach the hub: {' '.join(str(error).split()) or type(error).__name__}; "
-                "is it started, and is its port open from here?"
+            text = " ".join(str(error).split()) or type(error).__name__
+            if "registration" in text or "uthenticat" in text:
+                raise UserError(f"the hub refused this administrator's certificate ({text})") from None
+            raise UnreachableError(
+                f"cannot reach the hub ({text}); is it started, and is its port open from here?"
             ) from None
 
     def submit(self, folder: Path) -> str:
@@ -168,7 +175,10 @@ class Session:
             with _quiet():
                 return function(*arguments)
         except Exception as error:
-            raise UserError(f"the hub said: {' '.join(str(error).split()) or type(error).__name__}") from None
+            text = " ".join(str(error).split()) or type(error).__name__
+            if type(error).__name__ in ("NoConnection", "SessionClosed", "SessionExpired", "NoReply"):
+                raise UnreachableError(f"the hub does not answer: {text}") from None
+            raise UserError(f"the hub said: {text}") from None
 
 
 @contextlib.contextmanager
@@ -183,8 +193,13 @@ def session(user: str, kit: Path, seconds: float = 15.0) -> Iterator[Session]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    with contextlib.redirect_stdout(io.StringIO()):
-        yield
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
 
 
 # ---------------------------------------------------------------- kits
@@ -224,8 +239,9 @@ def command(role: str, kit: Path, name: str, org: str) -> list[str]:
     """Arguments (after the interpreter) that start a hub or a party of a kit in the foreground."""
     kind = ("server", "server_train") if role == "hub" else ("client", "client_train")
     who = [] if role == "hub" else [f"uid={name}"]
-    return ["-u", "-m", f"nvflare.private.fed.app.{kind[0]}.{kind[1]}", "-m", os.fspath(kit), "-s",
-            f"fed_{kind[0]}.json", "--set", "secure_train=true", *who, f"org={org}", "config_folder=config"]  # fmt: skip
+    settings = ["secure_train=true", *who, f"org={org}", "config_folder=config"]
+    module = f"nvflare.private.fed.app.{kind[0]}.{kind[1]}"
+    return ["-u", "-m", module, "-m", os.fspath(kit), "-s", f"fed_{kind[0]}.json", "--set", *settings]
 
 
 def __getattr__(name: str) -> Any:
@@ -241,7 +257,7 @@ def _party_list() -> type:
     from nvflare.apis.fl_component import FLComponent
     from nvflare.apis.fl_constant import FLContextKey
     from nvflare.apis.fl_exception import NotAuthenticated
-    from nvflare.private.defs import InternalFLContextKey  # the hub's own registration session
+    from nvflare.private.defs import ClientType, InternalFLContextKey  # the hub's own registration session
 
     class PartyList(FLComponent):  # type: ignore[misc]
         """At the hub: only sites named in the kit's parties.json may join, whatever certificate they hold."""
@@ -249,6 +265,8 @@ def _party_list() -> type:
         def handle_event(self, event_type: str, fl_ctx: Any) -> None:
             if event_type != EventType.CLIENT_REGISTER_RECEIVED:
                 return
+            if fl_ctx.get_prop(FLContextKey.CLIENT_TYPE) == ClientType.ADMIN:
+                return  # takes no part in jobs; its certificate and role are checked at login
             session = fl_ctx.get_prop(InternalFLContextKey.CLIENT_REG_SESSION)
             name = str(getattr(session, "client_name", ""))
             root = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())

@@ -1,0 +1,46 @@
+"""Processes of this machine, told apart from later ones that were given the same number."""
+
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+MARK = "nvflare.private.fed.app"  # in the command line of every process of a kit
+
+
+def born(pid: int) -> float | None:
+    """When the process began, None if it is gone (or a zombie)."""
+    import psutil  # type: ignore[import-untyped]
+
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
+    return None
+
+
+def of_folder(folder: Path) -> list[Any]:
+    """The processes that work in a kit: those we started there, and those that they started."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = process.info["cmdline"] or []
+        alive = process.info["status"] != psutil.STATUS_ZOMBIE
+        if alive and str(folder) in line and any(MARK in part for part in line):
+            found.append(process)
+    return found
+
+
+def end(processes: list[Any], seconds: float) -> None:
+    """Ask them to end (also those that were stopped), then kill what is left."""
+    import psutil
+
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    for process in alive:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(alive, timeout=5)

@@ -1,0 +1,187 @@
+"""Submit a run and see it through: a run is a row of attempts (NVFlare jobs), each going on where the last one ended.
+
+A job dies with any of its processes. What the parties and the active side have on disk makes the next attempt the
+same run, so the only decisions here are whether to try again, with whom, and when to give up.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from protoevfl.deploy import durable
+from protoevfl.deploy.kit import Kit
+from protoevfl.deploy.spec import JobSpec
+from protoevfl.drive import PartyLostError
+from protoevfl.engines import nvflare
+from protoevfl.errors import UserError
+
+POLL_S = 1.0
+FINAL = ("FINISHED", "ABANDONED", "FAILED")
+Say = Callable[[str], None]
+
+
+def read_status(kit: Kit, run: str) -> dict[str, Any]:
+    """status.json of a run at the active party, {} before there is one."""
+    with suppress(OSError, ValueError):
+        return dict(json.loads((kit.run_folder(run) / "status.json").read_text()))
+    return {}
+
+
+def read_spec(kit: Kit, run: str) -> JobSpec:
+    """The specification a run was submitted with."""
+    path = kit.run_folder(run) / "submitted.json"
+    try:
+        return JobSpec.from_dict(json.loads(path.read_text()))
+    except (OSError, ValueError):
+        raise UserError(f"no run {run!r} was submitted from {kit.folder}") from None
+
+
+def submit(kit: Kit, spec: JobSpec, say: Say = print) -> dict[str, Any]:
+    """A new run, to its end."""
+    path = kit.run_folder(spec.run) / "submitted.json"
+    if path.exists():
+        raise UserError(f"run {spec.run} exists; `protoevfl deploy resume {spec.run}`, or give the new run a new name")
+    _check_can_submit(kit, spec)
+    durable.write(path, json.dumps(spec.to_dict(), indent=1).encode())
+    return _Supervisor(kit, spec, say).run()
+
+
+def resume(kit: Kit, run: str, say: Say = print) -> dict[str, Any]:
+    """Go on with a run that was interrupted."""
+    spec = read_spec(kit, run)
+    done = read_status(kit, run)
+    if done.get("state") == "done":
+        return done
+    return _Supervisor(kit, spec, say).run()
+
+
+def abort(kit: Kit, run: str) -> None:
+    """End the attempt that is running; `resume` goes on with the run."""
+    job = read_status(kit, run).get("job") or _last_job(kit, run)
+    if not job:
+        raise UserError(f"run {run} has no attempt to abort")
+    with nvflare.session(kit.identity.admin, kit.folder / "admin") as hub:
+        hub.abort(str(job))
+
+
+def _check_can_submit(kit: Kit, spec: JobSpec) -> None:
+    if not kit.identity.admin:
+        raise UserError(f"jobs are submitted with the kit of the active party, {kit.identity.active}")
+    unknown = sorted(set(spec.parties) - set(kit.identity.parties))
+    if unknown or spec.active != kit.identity.active:
+        raise UserError(f"the parties of project {kit.identity.project} are {', '.join(kit.identity.parties)}")
+
+
+def _last_job(kit: Kit, run: str) -> str | None:
+    with suppress(OSError):
+        return (kit.run_folder(run) / "job").read_text()
+    return None
+
+
+@dataclass
+class _Supervisor:
+    kit: Kit
+    spec: JobSpec
+    say: Say
+    absent: set[str] = field(default_factory=set)
+
+    def run(self) -> dict[str, Any]:
+        patience = _Patience(self.spec.wait_s if self.spec.on_party_loss == "wait" else 30.0)
+        while True:
+            ended, reason = self._attempt()
+            status = read_status(self.kit, self.spec.run)
+            if ended == "FINISHED:COMPLETED" and status.get("state") == "done":
+                return status
+            if status.get("state") == "failed":
+                raise UserError(f"run {self.spec.run} stopped: {status.get('error')}")
+            reason = str(status.get("error") or reason or ended)
+            patience.progress(int(status.get("round", 0)))
+            if self.spec.on_party_loss == "abort" or patience.over():
+                raise PartyLostError(
+                    f"run {self.spec.run} stopped in round {status.get('round', 0)}: {reason}; "
+                    f"`protoevfl deploy resume {self.spec.run}` goes on with it"
+                )
+            self.say(f"attempt ended ({reason}); trying again")
+            time.sleep(POLL_S)
+
+    def _attempt(self) -> tuple[str, str]:
+        """Submit and watch one job: (how it ended, why)."""
+        try:
+            with nvflare.session(self.kit.identity.admin, self.kit.folder / "admin") as hub:
+                job = self._submit(hub)
+                self.say(f"attempt {job[:8]} with {', '.join(self._present())}")
+                return self._watch(hub, job)
+        except nvflare.UnreachableError as error:
+            return "UNREACHABLE", str(error)
+
+    def _present(self) -> list[str]:
+        return [n for n in self.spec.parties if n not in self.absent]
+
+    def _submit(self, hub: nvflare.Session) -> str:
+        self._end_leftovers(hub)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / self.spec.run
+            arguments = {"spec": json.dumps(self.spec.to_dict()), "absent": ",".join(sorted(self.absent))}
+            hub_part = ("protoevfl.deploy.site.Hub", {"active": self.spec.active})
+            site_part = ("protoevfl.deploy.site.Site", arguments)
+            nvflare.write_job(path, self.spec.run, self._present(), hub_part, site_part)
+            job = hub.submit(path)
+        durable.write(self.kit.run_folder(self.spec.run) / "job", job.encode())
+        return job
+
+    def _end_leftovers(self, hub: nvflare.Session) -> None:
+        """The attempt before this one may still be listed or running."""
+        job = _last_job(self.kit, self.spec.run)
+        if job and hub.jobs().get(job) == "RUNNING":
+            hub.abort(job)
+
+    def _watch(self, hub: nvflare.Session, job: str) -> tuple[str, str]:
+        seen, shown = hub.seen(), -1
+        while True:
+            state = hub.state(job)
+            status = read_status(self.kit, self.spec.run)
+            if status.get("job") == job and status.get("round", 0) > shown:
+                shown = int(status["round"])
+                self.say(f"round {shown}")
+            if state.startswith(FINAL):
+                return state, self._blame(hub, job, state)
+            if self.absent and self._returned(hub.seen(), seen):
+                hub.abort(job)
+            time.sleep(POLL_S)
+
+    def _returned(self, now: dict[str, float], before: dict[str, float]) -> bool:
+        back = {n for n in self.absent if now.get(n, 0.0) > before.get(n, 0.0)}
+        if back:
+            self.say(f"{', '.join(sorted(back))} is back")
+            self.absent -= back
+        return bool(back)
+
+    def _blame(self, hub: nvflare.Session, job: str, state: str) -> str:
+        """Which party could not be reached, from what the hub says of the deployment; with `skip` it is left out."""
+        failed = [line for line in hub.detail(job) if not line.endswith(": OK")]
+        names = [n for n in self.spec.parties if any(line.startswith(f"{n}:") for line in failed)]
+        if self.spec.on_party_loss == "skip":
+            self.absent |= set(names) - {self.spec.active}
+        return f"{state}: {'; '.join(failed)}" if failed else state
+
+
+@dataclass
+class _Patience:
+    """How long attempts may fail without a new round."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        self.best, self.since = -1, time.monotonic()
+
+    def progress(self, number: int) -> None:
+        if number > self.best:
+            self.best, self.since = number, time.monotonic()
+
+    def over(self) -> bool:
+        return time.monotonic() - self.since > self.seconds
