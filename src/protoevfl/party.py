@@ -66,6 +66,7 @@ class Cohort:
         """Everything that must outlive a message, names -> tensors (G, ...)."""
         state = {f"net.{n}": t.detach() for n, t in self.net.state_dict().items()}
         state |= {f"memory.{n}": t for n, t in self.memory.items()}
+        state |= {n: t for n, t in self._waiting.items() if n.split(".")[1] not in self.optimizers}
         for name, optimizer in self.optimizers.items():
             for p, slots in _slots(optimizer):
                 for slot, value in slots.items():
