@@ -1,10 +1,10 @@
 """LASER-VFL (arXiv 2410.22564): one model that predicts with any subset of the parties.
 
-    L = sum over parties k, sizes j of  a_j CE( head_k( mean_{m in S_kj} z_m ), y ),   S_kj a random set of size j with k
+    L = sum over k, j of  a_j CE( head_k( mean_{m in S_kj} z_m ), y ),   S_kj a random set of j parties that holds k
 
-Each party has an extractor and a fusion head that takes the mean of the blocks present. For every row, head and size one
-subset is drawn; a_j = C(M-1, j-1) / j makes every non-empty subset count the same (its loss averaged over its members'
-heads), `weights = "sizes"` makes every size count the same. A subset predicts by the mean of its members' heads.
+Each party has an extractor and a fusion head that takes the mean of the blocks present. For every row, head and size
+one subset is drawn; a_j = C(M-1, j-1) / j makes every non-empty subset count the same (its loss the mean over its
+members), `weights = "sizes"` every size. A subset predicts by the mean of its members' heads.
 Departs: the heads sit with the label owner, who alone holds labels here; bytes are those of split learning.
 """
 
@@ -34,7 +34,7 @@ class Laser(SplitLearning):
         settings = HeadSettings(hidden=self.hidden, dropout=self.dropout, gate=False, adaptor=False)
         return HeadNet(many, 1, width, classes, settings)
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Tensor, step: Tensor) -> Tensor:
+    def loss(self, head: nn.Module, z: Tensor, targets: Tensor, step: rnd.Counter) -> Tensor:
         assert isinstance(head, HeadNet)
         e, parties, rows = z.shape[:3]
         chosen = subsets(head.keys, step, parties, rows)  # (E*M, size, B, M)
@@ -60,7 +60,7 @@ class Laser(SplitLearning):
         return out
 
 
-def subsets(keys: Tensor, step: Tensor, parties: int, rows: int) -> Tensor:
+def subsets(keys: Tensor, step: rnd.Counter, parties: int, rows: int) -> Tensor:
     """Masks (E*M, size, B, M): for each head k, size j and row a random set of j parties that holds k.
 
     The other parties are ranked at random; k and the first j - 1 of them are in.

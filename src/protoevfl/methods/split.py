@@ -110,7 +110,7 @@ class SplitLearning:
                 x, t = z, y[rows].expand(self.models, -1, -1)
                 if self.mixup:
                     x, t = mixup(x, t, keys, step, self.mixup)
-                loss = self.loss(head, x, t, torch.tensor(step, device=owner.device))  # (E,)
+                loss = self.loss(head, x, t, step)  # (E,)
                 optimizer.zero_grad()
                 loss.sum().backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -139,7 +139,7 @@ class SplitLearning:
         settings = HeadSettings(hidden=self.hidden, dropout=self.dropout, gate=False, adaptor=False)
         return HeadNet(keys, parties, width, classes, settings)
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Tensor, step: Tensor) -> Tensor:
+    def loss(self, head: nn.Module, z: Tensor, targets: Tensor, step: rnd.Counter) -> Tensor:
         """One number a model (E,) from embeddings z (E, M, B, d) and soft labels (E, B, Z)."""
         return soft_cross_entropy(head(z, step=step), targets)
 
@@ -159,7 +159,7 @@ class SplitLearning:
         z = blocks(full, parties, self.models).to(owner.device)
         here = torch.tensor([m in replies for m in parties], device=owner.device)
         with torch.no_grad():
-            return torch.cat([self.probabilities(owner.head, part, here) for part in z.split(4096, 2)])
+            return torch.cat([self.probabilities(owner.head, part, here) for part in torch.split(z, 4096, 2)])
 
 
 @dataclass(frozen=True)
