@@ -94,6 +94,64 @@ class BackwardBatch(Message):
     gradients: Tensor = array("batch", "width")
 
 
+@dataclass(frozen=True)
+class Prepare(Message):
+    """Train the extractor on your own rows; reply with `Done`. Carries nothing."""
+
+
+@dataclass(frozen=True)
+class Guide(Message):
+    """FedHSSL: the other side's projections of the aligned rows, to predict; reply with `Parameters`.
+
+    Derived from the active party's columns (at the active party: from the others'), not from labels.
+    """
+
+    kind: ClassVar[str] = "embeddings"
+    epoch: int
+    targets: Tensor = array("rows", "width")
+
+
+@dataclass(frozen=True)
+class Merged(Message):
+    """FedHSSL: the parties' `Parameters`, averaged; take them over and reply with `Projections`."""
+
+    kind: ClassVar[str] = "parameters"
+    epoch: int
+    values: Tensor = array("size")
+
+
+@dataclass(frozen=True)
+class PartialGradients(Message):
+    """One-shot VFL: the loss gradient of every aligned row at the embeddings sent; reply with new `Embeddings`.
+
+    Derived from labels row by row: clustering them gives back the labels up to their names.
+    """
+
+    kind: ClassVar[str] = "gradients"
+    groups: int
+    gradients: Tensor = array("rows", "width")
+
+
+@dataclass(frozen=True)
+class ForwardMixed(Message):
+    """FedCVT: reply with `MixedEmbeddings` of these aligned rows and of `pool` rows of your own choice."""
+
+    step: int
+    pool: int
+    rows: Tensor = array("batch", dtype=torch.int64)
+
+
+@dataclass(frozen=True)
+class BackwardMixed(Message):
+    """FedCVT: the loss gradients at the `MixedEmbeddings` just sent. Derived from labels, row by row."""
+
+    kind: ClassVar[str] = "gradients"
+    step: int
+    rows: Tensor = array("batch", dtype=torch.int64)
+    gradients: Tensor = array("batch", "width")
+    pool: Tensor = array("pool", "width")
+
+
 # ---------------------------------------------------------------- up: party -> active party
 
 
@@ -128,6 +186,31 @@ class Statistics(Message):
     variances: Tensor = array("groups", "components", "width")
     weights: Tensor = array("groups", "components")
     reliability: Tensor = array("groups")
+
+
+@dataclass(frozen=True)
+class Projections(Message):
+    """FedHSSL: the cross-party encoder's projections of the aligned rows. Derived from the party's columns."""
+
+    kind: ClassVar[str] = "embeddings"
+    values: Tensor = array("rows", "width")
+
+
+@dataclass(frozen=True)
+class Parameters(Message):
+    """FedHSSL: weights and running figures of the shareable layers, as one vector. Trained on all rows of the party."""
+
+    kind: ClassVar[str] = "parameters"
+    values: Tensor = array("size")
+
+
+@dataclass(frozen=True)
+class MixedEmbeddings(Message):
+    """FedCVT: representations of aligned rows and of some rows of the pool (which rows, only the party knows)."""
+
+    kind: ClassVar[str] = "embeddings"
+    values: Tensor = array("batch", "width")
+    pool: Tensor = array("pool", "width")
 
 
 def values(reply: Message) -> Tensor:
