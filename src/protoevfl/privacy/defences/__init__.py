@@ -1,0 +1,1 @@
+"""One defence a file; `privacy/policy.py` puts them together and applies them where data leaves."""

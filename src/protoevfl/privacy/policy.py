@@ -1,0 +1,186 @@
+"""Privacy settings and the two guards that apply them where data leaves.
+
+    OwnerGuard.down(party, request)      before a request leaves the label owner
+    OwnerGuard.received(party, reply)    when a reply arrives there
+    PartyGuard.up(reply)                 before a reply leaves a party
+
+With noise or randomised response on, the owner's guard drops the prototypes a method wrote into a request and puts its
+own release there, made of the embeddings that party last sent and of the labels: nothing a method computes
+(adaptors, running sums) can carry label information past it. `engines/wrappers.py: Defended` applies both guards in a
+simulation; a deployment gives the owner's guard a secret key and a ledger file.
+"""
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from protoevfl.errors import UserError
+from protoevfl.messages import BackwardBatch, Embeddings, Learn, Learned, Message
+from protoevfl.privacy import bounds
+from protoevfl.privacy.defences.clip import clip
+from protoevfl.privacy.defences.noise import Noise, SeededNoise, digest
+from protoevfl.privacy.defences.randomised_response import randomise
+from protoevfl.privacy.defences.release import SENSITIVITY, release
+from protoevfl.privacy.defences.rewrite import permuted, rounded, unpermuted, without_small_classes
+from protoevfl.privacy.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class PrivacySettings:
+    """All defences; 0 or None turns one off. Recorded with every run."""
+
+    clip: float | None = None  # norm of an embedding, at the party and again at the owner
+    embedding_noise: float = 0.0  # standard deviation as a multiple of clip, added by the party
+    prototype_noise: float = 0.0  # sigma of the Gaussian on class sums of unit rows
+    rank: int = 10  # directions a noisy prototype has
+    releases: int | None = None  # fresh prototypes a party gets; later rounds repeat the last ones
+    prototype_kappa: float = 0.0  # the paper's noise on prototypes as they are: no guarantee, for its tables
+    label_epsilon: float | None = None  # randomised response on the labels prototypes are made of
+    min_class_count: int = 0  # classes with fewer labels are not shown
+    permute_classes: bool = False  # hide class names
+    round_digits: int | None = None  # decimals of what goes down
+    epsilon: float | None = None  # budget for each party and direction
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if self.embedding_noise and self.clip is None:
+            raise UserError(
+                "privacy.embedding_noise needs privacy.clip: noise on unbounded embeddings protects nothing"
+            )
+        if min(self.embedding_noise, self.prototype_noise, self.prototype_kappa) < 0 or self.rank < 1:
+            raise UserError("privacy: noise must not be negative and rank must be at least 1")
+
+    @property
+    def guards_labels(self) -> bool:
+        """Whether prototypes are made by the guard under a promise."""
+        return self.prototype_noise > 0 or self.label_epsilon is not None
+
+    def guess_bound(self, classes: int, rounds: int, receivers: int = 1) -> float:
+        """The best possible rate of right guesses of one label by `receivers` parties together; 1 without a promise.
+
+        >>> round(PrivacySettings(prototype_noise=4.0, releases=1).guess_bound(10, rounds=5), 3)
+        0.144
+        """
+        if rounds == 0:
+            return 1 / classes
+        sent = rounds if self.releases is None else min(rounds, self.releases)
+        by_noise = bounds.guess(bounds.mu(self.prototype_noise, 1.0, sent * receivers), classes)
+        if self.label_epsilon is None:
+            return by_noise
+        return min(by_noise, bounds.randomised_response_guess(self.label_epsilon, classes))
+
+
+@dataclass
+class OwnerGuard:
+    """The label owner's side. `memory` holds what must outlive a message; give it the owner's own."""
+
+    settings: PrivacySettings
+    labels: Tensor
+    classes: int
+    noise: Noise = field(default_factory=lambda: SeededNoise(0))
+    ledger: Ledger = field(default_factory=Ledger)
+    memory: MutableMapping[str, Tensor] = field(default_factory=dict)
+    active: int = 0  # this party sits with the owner: nothing leaves
+
+    def __post_init__(self) -> None:
+        epsilon = self.settings.label_epsilon
+        self.shared = self.labels if epsilon is None else randomise(self.labels, self.classes, epsilon, self.noise)
+        self.order = self.noise.uniform(f"order/{self.classes}", self.classes).argsort()
+
+    def down(self, party: int, request: Message) -> Message:
+        """What may leave in place of the request."""
+        if party == self.active or not isinstance(request, Learn | BackwardBatch):
+            return request
+        if isinstance(request, BackwardBatch):
+            if self.settings.guards_labels:
+                raise UserError("gradients are made of labels row by row and no defence covers them; use proto_evfl")
+            return request
+        return self._rewrite(
+            self._release(party, request) if self.settings.guards_labels else self._noisy(party, request)
+        )
+
+    def received(self, party: int, reply: Message) -> Message:
+        """The reply as the owner may use it: clipped, class numbers restored, remembered for the next release."""
+        if party == self.active or not isinstance(reply, Embeddings | Learned):
+            return reply
+        if self.settings.clip is not None:
+            reply = replace(reply, values=clip(reply.values, self.settings.clip))
+        if isinstance(reply, Learned) and self.settings.permute_classes:
+            reply = unpermuted(reply, self.order.to(reply.prior.device))
+        if len(reply.values) == len(self.labels):
+            self.memory[f"guard.upload.{party}"] = reply.values
+        return reply
+
+    def _release(self, party: int, request: Learn) -> Learn:
+        count = self._count(party)
+        if self.settings.releases is not None and count >= self.settings.releases:
+            return replace(request, prototypes=self.memory[f"guard.release.{party}"], present=self._shown(request))
+        f = self.memory[f"guard.upload.{party}"][:, : request.prototypes.shape[1]]
+        shown = self._shown(request)
+        name = f"prototypes/{party}/{count}/{digest(f, self.shared, shown)}"
+        if self.settings.prototype_noise:
+            self.ledger.charge(
+                name, party=party, direction="down", sigma=self.settings.prototype_noise, sensitivity=SENSITIVITY
+            )
+        sigma, rank = self.settings.prototype_noise, self.settings.rank
+        mu = release(f, self.shared.to(f.device), shown, self.noise, sigma=sigma, rank=rank, name=name)
+        self.memory[f"guard.release.{party}"] = mu
+        self.memory[f"guard.count.{party}"] = torch.tensor([count + 1])
+        return replace(request, prototypes=mu, present=shown)
+
+    def _noisy(self, party: int, request: Learn) -> Learn:
+        if not self.settings.prototype_kappa:
+            return request
+        mu = request.prototypes
+        noise = self.noise(f"kappa/{party}/{request.round}/{digest(mu)}", tuple(mu.shape)).to(mu)
+        return replace(request, prototypes=mu + self.settings.prototype_kappa * noise)
+
+    def _rewrite(self, request: Learn) -> Learn:
+        s = self.settings
+        if s.min_class_count:
+            request = without_small_classes(request, self._counts(request), s.min_class_count)
+        if s.round_digits is not None:
+            request = rounded(request, s.round_digits)
+        return permuted(request, self.order.to(request.prior.device)) if s.permute_classes else request
+
+    def _shown(self, request: Learn) -> Tensor:
+        return request.present * (self._counts(request) >= max(1, self.settings.min_class_count))
+
+    def _counts(self, request: Learn) -> Tensor:
+        return torch.bincount(self.labels, minlength=self.classes).to(request.present)
+
+    def _count(self, party: int) -> int:
+        return int(self.memory.get(f"guard.count.{party}", torch.zeros(1)))
+
+
+@dataclass
+class PartyGuard:
+    """A party's side: bounded, noisy embeddings."""
+
+    settings: PrivacySettings
+    party: int
+    noise: Noise = field(default_factory=lambda: SeededNoise(0))
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def up(self, reply: Message) -> Message:
+        """What may leave in place of the reply."""
+        if self.settings.clip is None or not isinstance(reply, Embeddings | Learned):
+            return reply
+        values, spread = clip(reply.values, self.settings.clip), self.settings.embedding_noise * self.settings.clip
+        if spread:
+            name = f"embeddings/{self.party}/{digest(values)}"
+            self.ledger.charge(name, party=self.party, direction="up", sigma=spread, sensitivity=2 * self.settings.clip)
+            values = values + spread * self.noise(name, tuple(values.shape)).to(values)
+        return replace(reply, values=values)
+
+
+def settings_from(facts: dict[str, Any]) -> PrivacySettings:
+    """Settings from plain names and values, as in a record or a specification."""
+    known = set(PrivacySettings.__dataclass_fields__)
+    unknown = sorted(set(facts) - known)
+    if unknown:
+        raise UserError(f"privacy has no setting '{unknown[0]}'; it has {', '.join(sorted(known))}")
+    return PrivacySettings(**facts)
