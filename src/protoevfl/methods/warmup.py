@@ -28,7 +28,7 @@ class WarmUpSettings:
     corruption: float = 0.5  # share of table columns replaced
 
 
-Views = Callable[[Tensor, Tensor], Tensor]  # (rows (G, B), step) -> two views (G, 2B, ...)
+Views = Callable[[Tensor, rnd.Counter], Tensor]  # (rows (G, B), step) -> two views (G, 2B, ...)
 
 
 def own_rows(cohort: Cohort) -> Tensor:
@@ -48,7 +48,7 @@ def two_views(cohort: Cohort, rows: Tensor, keys: Tensor, settings: WarmUpSettin
     if spans is not None:
         owner = augment.span_index([b - a for a, b in spans], rows.device)
 
-    def make(index: Tensor, step: Tensor) -> Tensor:
+    def make(index: Tensor, step: rnd.Counter) -> Tensor:
         x = inputs(gather(rows, index))
         twice = torch.cat([x, x], 1)
         if spans is None:
@@ -63,7 +63,7 @@ def warm_up(cohort: Cohort, settings: WarmUpSettings) -> Tensor:
     rows, keys = own_rows(cohort), rnd.derive(cohort.keys, "warm-up")
     views = two_views(cohort, rows, keys, settings)
 
-    def loss(index: Tensor, step: Tensor) -> Tensor:
+    def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         z1, z2 = cohort.net(views(index, step)).chunk(2, 1)
         return losses.nt_xent(z1, z2, settings.temperature)
 
