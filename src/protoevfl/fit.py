@@ -7,13 +7,14 @@ then one step is captured and replayed: no Python, no host synchronisation, the 
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from protoevfl.core import random as rnd
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # (rows (G, B), step ()) -> (G,)
+Loss = Callable[[Tensor, Any], Tensor]  # (rows (G, B), step) -> (G,); step: a tensor () on a GPU, an int on the CPU
 EAGER_STEPS = 3
 
 
@@ -61,6 +62,11 @@ class Stepper:
         self.done += 1
 
 
+def _counter(device: torch.device) -> Any:
+    """Zero: a tensor where steps are captured in a graph, else an int (random draws are faster with it)."""
+    return torch.zeros((), dtype=torch.int64, device=device) if device.type == "cuda" else 0
+
+
 def fit(
     loss: Loss,
     parameters: Iterable[nn.Parameter],
@@ -89,15 +95,13 @@ def fit(
     make = adamw if optimizer == "adamw" else sgd
     tool = make(params, rate if device.type == "cuda" else lr, weight_decay)
     order = torch.zeros(g, per_epoch * batch, dtype=torch.int64, device=device)
-    position, counter = (
-        torch.zeros((), dtype=torch.int64, device=device),
-        torch.zeros((), dtype=torch.int64, device=device),
-    )
+    position, counter = _counter(device), _counter(device)
     offsets = torch.arange(batch, device=device)
     history = torch.zeros(epochs, g, device=device)
     total = torch.zeros(g, device=device)
 
     def step() -> None:
+        nonlocal position, counter
         tool.zero_grad(set_to_none=False)
         value = loss(order[:, position * batch + offsets], counter)
         value.sum().backward()  # type: ignore[no-untyped-call]
@@ -105,15 +109,15 @@ def fit(
         if after is not None:
             after()
         total.add_(value.detach())
-        position.add_(1)
-        counter.add_(1)
+        position += 1  # a tensor is changed in place, as the graph needs
+        counter += 1
 
     run = Stepper(step, device, graph)
     done = 0
     for epoch in range(epochs):
         shuffled = rnd.permutation(keys, purpose, epoch, rows)
         order.copy_(torch.cat([shuffled, shuffled], 1)[:, : order.shape[1]])  # a last short batch wraps around
-        position.zero_()
+        position *= 0
         total.zero_()
         for _ in range(per_epoch):
             if decay:

@@ -65,7 +65,7 @@ class HeadNet(nn.Module):
         here = f.new_ones(f.shape[:-1]) if present is None else _spread(present).to(f).expand(f.shape[:-1])
         return here / f.shape[-3]
 
-    def forward(self, f: Tensor, present: Tensor | None = None, step: Tensor | None = None) -> Tensor:
+    def forward(self, f: Tensor, present: Tensor | None = None, step: rnd.Counter | None = None) -> Tensor:
         """Logits (E, B, Z); dropout only where a step is given."""
         f = self.adapt(f)
         x = gating.aggregate(f, self.gates(f, present))  # (E, B, M*d)
@@ -85,7 +85,7 @@ def _spread(present: Tensor) -> Tensor:
 
 
 def mixup(
-    f: Tensor, y: Tensor, keys: Tensor, step: Tensor | int, alpha: float, present: Tensor | None = None
+    f: Tensor, y: Tensor, keys: Tensor, step: rnd.Counter, alpha: float, present: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """lam (f, y) + (1 - lam) (f, y)[other row]; f (E, M, B, d), y (E, B, Z); one lam a member and step."""
     lam = rnd.beta_symmetric(keys, "mixup", step, (1,), alpha)  # (E, 1)
@@ -95,7 +95,7 @@ def mixup(
     return torch.lerp(f2, f, lam[:, :, None, None]), torch.lerp(y2, y, lam[:, :, None])
 
 
-def drop_parties(keys: Tensor, step: Tensor | int, parties: int, rows: int, rate: float) -> Tensor:
+def drop_parties(keys: Tensor, step: rnd.Counter, parties: int, rows: int, rate: float) -> Tensor:
     """A mask (E, M, B): each party missing with probability `rate`; a row that would lose all keeps all."""
     here = rnd.uniform(keys, "party-dropout", step, (parties, rows)) >= rate
     return here | ~here.any(1, keepdim=True)
@@ -111,7 +111,7 @@ class Synthetic:
     variances: Tensor
     weights: Tensor
 
-    def draw(self, keys: Tensor, step: Tensor | int, rows: int) -> Tensor:
+    def draw(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
         """(E, M, rows, d); parties independently, since the statistics of different parties are of different people."""
         m, k, d = self.means.shape
         u = rnd.uniform(keys, f"component{self.label}", step, (m, rows))  # (E, M, rows)
@@ -145,7 +145,7 @@ def train_head(
         counts = y.sum(0).clamp(min=1)
         weight = weight * (y @ (1 / counts))
 
-    def loss(index: Tensor, step: Tensor) -> Tensor:
+    def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
         start = n
         for extra in synthetic:

@@ -1,5 +1,8 @@
 """Numbers depend on key, purpose and counter alone; they are uniform, normal and uncorrelated."""
 
+import hashlib
+
+import pytest
 import torch
 
 from protoevfl.core import random as rnd
@@ -13,8 +16,36 @@ def test_a_member_draws_the_same_alone_and_stacked() -> None:
         assert torch.equal(together[g : g + 1], rnd.normal(KEYS[g : g + 1], "x", 5, (3, 7)))
 
 
-def test_counter_as_tensor_equals_counter_as_int() -> None:
-    assert torch.equal(rnd.uniform(KEYS, "x", 9, (4,)), rnd.uniform(KEYS, "x", torch.tensor(9), (4,)))
+@pytest.mark.parametrize("counter", [0, 1, 9, 123_456, 2**31 - 1])
+@pytest.mark.parametrize("shape", [(1,), (7,), (3, 5), (2, 8, 33)])
+def test_counter_as_tensor_equals_counter_as_int(counter: int, shape: tuple[int, ...]) -> None:
+    """On the CPU an int takes the host's arithmetic, a tensor the tensors'."""
+    keys = torch.cat([KEYS, torch.tensor([0, 1, -5, 2**62 + 12_345, 2**63 - 1])])
+    for draw in (rnd.bits, rnd.uniform, rnd.normal):
+        assert torch.equal(draw(keys, "x", counter, shape), draw(keys, "x", torch.tensor(counter), shape))
+
+
+def test_bits_are_the_documented_hash() -> None:
+    """A slow reference with unsigned Python integers."""
+
+    def mix(x: int) -> int:
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846BA68B)):
+            x = (x ^ x >> shift) * factor % 2**32
+        return x ^ x >> 16
+
+    key, purpose, counter = int(KEYS[0]), "x", 41
+    word = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:4], "little")
+    first = mix((mix(key % 2**32 ^ word) + counter) % 2**32)
+    second = mix(mix(((key >> 32) + counter) % 2**32) ^ first)
+    expected = [mix((mix(mix(n) ^ first) + second) % 2**32) for n in range(50)]
+    assert (rnd.bits(KEYS[:1], purpose, counter, (50,))[0].long() % 2**32).tolist() == expected
+
+
+def test_drawing_again_gives_the_same_although_buffers_are_changed_in_place() -> None:
+    kept = KEYS.clone()
+    first = rnd.normal(KEYS, "x", 3, (11,)).clone()
+    assert torch.equal(first, rnd.normal(KEYS, "x", 3, (11,)))
+    assert torch.equal(KEYS, kept)
 
 
 def test_key_purpose_and_counter_all_matter() -> None:

@@ -3,7 +3,7 @@
 A draw depends on who draws (key), what for (purpose) and when (counter), never on who else is drawn for in
 the same call. So a party gets the same numbers alone, stacked with others, or rebuilt after a crash, and no
 generator state has to be stored. Everything is integer tensor arithmetic: no host synchronisation, safe
-inside a CUDA graph (pass the counter as a tensor).
+inside a CUDA graph (pass the counter as a tensor; on the CPU pass an int, which is faster).
 
     >>> keys = torch.tensor([key(0, "party", 0), key(0, "party", 1)])
     >>> uniform(keys, "demo", 3, (2,)).shape
@@ -14,7 +14,7 @@ inside a CUDA graph (pass the counter as a tensor).
 
 import hashlib
 import math
-from functools import cache
+from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
@@ -34,11 +34,33 @@ def derive(keys: Tensor, *names: object) -> Tensor:
     return torch.tensor([key(k, *names) for k in keys.tolist()], dtype=torch.int64, device=keys.device)
 
 
+def _constant(value: int) -> Tensor:
+    return torch.tensor(value, dtype=torch.int32)
+
+
+# One step of the mixer is x ^= x >>> shift, x *= factor; >>> is >> with the sign's copies masked out. As tensors,
+# because wrapping a Python number anew costs more than the operation on a small tensor.
+_S16, _M16, _F16 = _constant(16), _constant(0xFFFF), _constant(0x7FEB352D)
+_S15, _M15, _F15 = _constant(15), _constant(0x1FFFF), _constant(-2073319797)  # 0x846ba68b
+_LOW24, _UNIT24 = _constant(0xFFFFFF), torch.tensor(2.0**-24)
+
+
 def _mix(x: Tensor) -> Tensor:
-    """A bijective 32-bit mixer (xor-shift-multiply); int32 arithmetic wraps."""
-    x = (x ^ ((x >> 16) & 0xFFFF)) * 0x7FEB352D
-    x = (x ^ ((x >> 15) & 0x1FFFF)) * -2073319797  # 0x846ca68b
-    return x ^ ((x >> 16) & 0xFFFF)
+    """A bijective 32-bit mixer (xor-shift-multiply) on a fresh int32 tensor, in place; int32 arithmetic wraps."""
+    high = x >> _S16
+    x = x.bitwise_xor_(high.bitwise_and_(_M16)).mul_(_F16)
+    torch.bitwise_right_shift(x, _S15, out=high)
+    x = x.bitwise_xor_(high.bitwise_and_(_M15)).mul_(_F15)
+    torch.bitwise_right_shift(x, _S16, out=high)
+    return x.bitwise_xor_(high.bitwise_and_(_M16))
+
+
+def _mix_int(x: int) -> int:
+    """`_mix` of one number on the host; 0 <= result < 2^32."""
+    x &= 0xFFFFFFFF
+    x = (x ^ (x >> 16)) * 0x7FEB352D & 0xFFFFFFFF
+    x = (x ^ (x >> 15)) * 0x846BA68B & 0xFFFFFFFF
+    return x ^ (x >> 16)
 
 
 @cache
@@ -51,30 +73,50 @@ def _positions(n: int, device: torch.device) -> Tensor:
     return _mix(torch.arange(n, device=device, dtype=torch.int32))
 
 
-def bits(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
-    """(G, *shape) int32, uniform over all 2^32 values."""
+@lru_cache(maxsize=1 << 14)
+def _beginning(key: int, purpose: str) -> int:
+    return _mix_int(key ^ _word(purpose))
+
+
+def _words_int(key: int, purpose: str, when: int) -> tuple[int, int]:
+    first = _mix_int(_beginning(key, purpose) + when)
+    second = _mix_int(_mix_int((key >> 32) + when) ^ first)
+    return (first ^ 0x80000000) - 0x80000000, (second ^ 0x80000000) - 0x80000000  # as signed 32-bit numbers
+
+
+def _words(keys: Tensor, purpose: str, counter: Counter) -> Tensor:
+    """Two int32 words a member, (2, G, 1): on the host when it knows everything, else on the keys' device."""
+    if isinstance(counter, int) and keys.device.type == "cpu":
+        found = [_words_int(key, purpose, counter & 0x7FFFFFFF) for key in keys.tolist()]
+        return torch.tensor(found, dtype=torch.int32).T.unsqueeze(-1)
     low, high = keys.to(torch.int32), (keys >> 32).to(torch.int32)
     when = counter.to(torch.int32) if isinstance(counter, Tensor) else counter & 0x7FFFFFFF
     first = _mix(_mix(low ^ _word(purpose)) + when)  # (G,)
     second = _mix(_mix(high + when) ^ first)  # (G,)
+    return torch.stack([first, second]).unsqueeze(-1)
+
+
+def bits(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
+    """(G, *shape) int32, uniform over all 2^32 values."""
+    first, second = _words(keys, purpose, counter)  # (G, 1) each
     at = _positions(math.prod(shape), keys.device)  # (n,)
-    x = _mix(_mix(at ^ first[:, None]) + second[:, None])  # (G, n)
+    x = _mix(_mix(at ^ first).add_(second))  # (G, n)
     return x.view(len(keys), *shape)
 
 
 def uniform(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
     """(G, *shape) float32 in [0, 1)."""
-    return (bits(keys, purpose, counter, shape) & 0xFFFFFF).float() * 2.0**-24
+    return bits(keys, purpose, counter, shape).bitwise_and_(_LOW24).float().mul_(_UNIT24)
 
 
 def normal(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
     """(G, *shape) float32 standard normal, Box-Muller on pairs: sqrt(-2 ln u) (cos, sin)(2 pi v)."""
     n = math.prod(shape)
     half = (n + 1) // 2
-    u = 1.0 - uniform(keys, purpose, counter, (half,))  # (0, 1]
-    v = uniform(keys, purpose + "/angle", counter, (half,)) * (2 * math.pi)
-    r = (-2 * u.log()).sqrt()
-    return torch.cat([r * v.cos(), r * v.sin()], 1)[:, :n].reshape(len(keys), *shape)
+    u = uniform(keys, purpose, counter, (half,)).neg_().add_(1.0)  # (0, 1]
+    v = uniform(keys, purpose + "/angle", counter, (half,)).mul_(2 * math.pi)
+    r = u.log_().mul_(-2).sqrt_()
+    return torch.cat([v.cos().mul_(r), v.sin_().mul_(r)], 1)[:, :n].reshape(len(keys), *shape)
 
 
 def permutation(keys: Tensor, purpose: str, counter: Counter, n: int) -> Tensor:
