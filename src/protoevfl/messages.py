@@ -100,6 +100,11 @@ class Prepare(Message):
 
 
 @dataclass(frozen=True)
+class Project(Message):
+    """FedHSSL: reply with `Projections` of the aligned rows. Carries nothing."""
+
+
+@dataclass(frozen=True)
 class Guide(Message):
     """FedHSSL: the other side's projections of the aligned rows, to predict; reply with `Parameters`.
 
@@ -113,7 +118,7 @@ class Guide(Message):
 
 @dataclass(frozen=True)
 class Merged(Message):
-    """FedHSSL: the parties' `Parameters`, averaged; take them over and reply with `Projections`."""
+    """FedHSSL: the parties' `Parameters`, averaged; take them over, reply with `Projections` (the last time `Done`)."""
 
     kind: ClassVar[str] = "parameters"
     epoch: int

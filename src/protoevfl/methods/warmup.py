@@ -6,6 +6,7 @@ own marginals (SCARF). The contrast is the NT-Xent loss on the extractor's outpu
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -28,6 +29,15 @@ class WarmUpSettings:
     corruption: float = 0.5  # share of table columns replaced
 
 
+class ViewSettings(Protocol):
+    """How strong random views are."""
+
+    @property
+    def strength(self) -> float: ...
+    @property
+    def corruption(self) -> float: ...
+
+
 Views = Callable[[Tensor, rnd.Counter], Tensor]  # (rows (G, B), step) -> two views (G, 2B, ...)
 
 
@@ -42,17 +52,24 @@ def gather(rows: Tensor, index: Tensor) -> Tensor:
     return rows[members, index]
 
 
-def two_views(cohort: Cohort, rows: Tensor, keys: Tensor, settings: WarmUpSettings) -> Views:
-    """A function that draws two views of a batch, side by side on the batch axis."""
+def two_views(
+    cohort: Cohort,
+    rows: Tensor,
+    keys: Tensor,
+    settings: ViewSettings,
+    changes: augment.ImageViews = augment.DEFAULT_VIEWS,
+    copies: int = 2,
+) -> Views:
+    """A function that draws two views (or `copies`) of a batch, side by side on the batch axis."""
     spans = cohort.rows.spans
     if spans is not None:
         owner = augment.span_index([b - a for a, b in spans], rows.device)
 
     def make(index: Tensor, step: rnd.Counter) -> Tensor:
         x = inputs(gather(rows, index))
-        twice = torch.cat([x, x], 1)
+        twice = torch.cat([x] * copies, 1)
         if spans is None:
-            return augment.augment_images(twice, keys, "view", step, settings.strength)
+            return augment.augment_images(twice, keys, "view", step, settings.strength, changes)
         return augment.corrupt_columns(twice, rows, owner, keys, "view", step, settings.corruption)
 
     return make
