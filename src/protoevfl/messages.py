@@ -8,10 +8,9 @@ value that is not finite. Down means active party -> party, up means party -> ac
 
 import json
 import math
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -56,6 +55,10 @@ class Embed(Message):
     """Reply with `Embeddings` of the aligned rows or of the rows to be predicted. Carries nothing."""
 
     rows: str  # "aligned" or "query"
+
+    def __post_init__(self) -> None:
+        if self.rows not in ("aligned", "query"):
+            raise MessageError(f"Embed.rows must be aligned or query, not {self.rows!r}: no other row may be asked for")
 
 
 @dataclass(frozen=True)
@@ -237,8 +240,7 @@ def _arrays(cls: type[Message]) -> dict[str, Mapping[str, Any]]:
 
 
 def _scalars(cls: type[Message]) -> dict[str, type]:
-    hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in fields(cls) if "dims" not in f.metadata}
+    return {f.name: cast(type, f.type) for f in fields(cls) if "dims" not in f.metadata}
 
 
 def scalars(message: Message) -> dict[str, Any]:
@@ -275,6 +277,8 @@ def decode(data: bytes, dims: Mapping[str, int] | None = None, max_bytes: int = 
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise MessageError(f"{cls.__name__}.{name} holds NaN or infinite values")
+        if tensor.dtype == torch.int64 and bool((tensor < 0).any()):
+            raise MessageError(f"{cls.__name__}.{name} holds a row number below 0")
     return cls(**plain, **tensors)
 
 
@@ -293,6 +297,8 @@ def _read_header(data: bytes, dims: dict[str, int], max_bytes: int) -> tuple[typ
         raise MessageError("not a message: the header is not one of the declared types") from None
     if meta.get("version") != str(VERSION):
         raise MessageError(f"{cls.__name__}: wire version {meta.get('version')!r}, this side speaks {VERSION}")
+    if set(meta) != {"type", "version", "scalars"}:
+        raise MessageError(f"{cls.__name__}: undeclared entries in the header, {sorted(meta)}")
     _check_arrays(cls, header, dims)
     _check_scalars(cls, plain)
     return cls, plain

@@ -1,0 +1,59 @@
+"""Tiny random parties and owners, so that a whole run takes a fraction of a second."""
+
+import torch
+from torch import Tensor
+
+from protoevfl.core import random as rnd
+from protoevfl.data.table import PartyTable
+from protoevfl.owner import LabelOwner
+
+CLASSES, POOL, ALIGNED, QUERY = 3, 24, 12, 10
+
+
+def keys(count: int, name: str = "tiny") -> Tensor:
+    """Keys (count,) of as many members."""
+    return torch.tensor([rnd.key(name, i) for i in range(count)])
+
+
+def labels(seed: int, rows: int) -> Tensor:
+    """Labels (rows,) with every class in turn, shuffled."""
+    order = rnd.permutation(keys(1, f"labels{seed}"), "order", 0, rows)[0]
+    return order % CLASSES
+
+
+def _rows(seed: int, party: int, what: str, rows: int, shape: tuple[int, ...]) -> Tensor:
+    """Rows that carry their class: noise around a mean of the class and party."""
+    means = rnd.normal(keys(1, f"means{seed}/{party}"), "mean", 0, (CLASSES, *shape))[0]
+    noise = rnd.normal(keys(1, f"{what}{seed}/{party}"), "row", 0, (rows, *shape))[0]
+    drawn = {"aligned": seed, "query": seed + 1000, "pool": 2000 + 10 * seed + party}[what]  # pools differ by party
+    return means[labels(drawn, rows)] + 0.5 * noise
+
+
+def image_table(seed: int = 0, party: int = 0, side: int = 4, channels: int = 2, pool: int = POOL) -> PartyTable:
+    """A party of images (channels, side, side) in bytes."""
+    sizes = {"pool": pool, "aligned": ALIGNED, "query": QUERY}
+    parts = [_rows(seed, party, what, n, (channels, side, side)) for what, n in sizes.items()]
+    return PartyTable(f"party {party + 1}", *[(60 * x + 128).clamp(0, 255).to(torch.uint8) for x in parts])
+
+
+def column_table(seed: int = 0, party: int = 0, columns: int = 5, pool: int = POOL) -> PartyTable:
+    """A party of columns; the last two encode one category."""
+    sizes = {"pool": pool, "aligned": ALIGNED, "query": QUERY}
+    parts = [_rows(seed, party, what, n, (columns,)) for what, n in sizes.items()]
+    spans = (*((i, i + 1) for i in range(columns - 2)), (columns - 2, columns))
+    return PartyTable(f"party {party + 1}", *parts, spans=spans)
+
+
+def owner(seed: int = 0, parties: int = 2) -> LabelOwner:
+    """The owner of the aligned rows' labels."""
+    return LabelOwner(labels(seed, ALIGNED), CLASSES, tuple(range(parties)), rnd.key(seed, "owner"))
+
+
+def addresses(seeds: int, parties: int) -> list[tuple[int, int]]:
+    """(run, party) of every party of every run."""
+    return [(r, m) for r in range(seeds) for m in range(parties)]
+
+
+def party_keys(seeds: int, parties: int) -> dict[tuple[int, int], int]:
+    """Their keys, as `run.prepare` makes them."""
+    return {(r, m): rnd.key(r, "party", m) for r, m in addresses(seeds, parties)}
