@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from protoevfl import messages
@@ -46,8 +46,15 @@ def refused(data: bytes, saying: str | None = None, **how: Any) -> None:
 class TestEveryType:
     def test_survives_the_wire(self, cls: type[Message]) -> None:
         message = example(cls)
-        back = messages.decode(messages.encode(message))
-        assert same(back, message)
+        data = messages.encode(message)
+        assert same(messages.decode(data), message)
+        assert messages.encode(example(cls)) == data
+
+    def test_is_plain_safetensors(self, cls: type[Message]) -> None:
+        message = example(cls)
+        arrays = load(messages.encode(message))
+        assert set(arrays) == set(messages._arrays(cls))
+        assert all(torch.equal(arrays[name], getattr(message, name)) for name in arrays)
 
     def test_says_what_it_reveals(self, cls: type[Message]) -> None:
         assert cls.__doc__
@@ -111,6 +118,17 @@ def test_undeclared_and_missing_fields_are_refused() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
 def test_wrong_dtype_is_refused(dtype: torch.dtype) -> None:
     refused(raw({"values": torch.zeros(2, 3).to(dtype)}), "must be torch.float32")
+
+
+def test_wrong_dtype_does_not_leave_either() -> None:
+    with pytest.raises(MessageError, match="must be torch.float32"):
+        messages.encode(Embeddings(torch.zeros(2, 3, dtype=torch.float64)))
+
+
+def test_a_view_with_odd_strides_is_sent_as_what_it_shows() -> None:
+    numbers = torch.arange(24.0).view(4, 6).T[::2]
+    back = messages.decode(messages.encode(Embeddings(numbers)))
+    assert torch.equal(messages.values(back), numbers)
 
 
 @pytest.mark.parametrize("shape", [(), (6,), (1, 2, 3)])

@@ -255,14 +255,23 @@ def payload_bytes(message: Message) -> int:
 
 
 def encode(message: Message) -> bytes:
-    """Safetensors bytes with type, version and scalars in the header."""
-    from safetensors.torch import save
-
+    """Safetensors bytes with type, version and scalars in the header; equal messages give equal bytes."""
     cls = type(message)
-    tensors = {name: getattr(message, name).detach().cpu().contiguous() for name in _arrays(cls)}
-    header = {"type": cls.__name__, "version": str(VERSION), "scalars": json.dumps(scalars(message))}
-    data: bytes = save(tensors, metadata=header)
-    return data
+    meta = {"type": cls.__name__, "version": str(VERSION), "scalars": json.dumps(scalars(message))}
+    header: dict[str, Any] = {"__metadata__": meta}
+    parts, start = [], 0
+    for name, spec in _arrays(cls).items():
+        tensor: Tensor = getattr(message, name)
+        if tensor.dtype != spec["dtype"]:
+            raise MessageError(f"{cls.__name__}.{name} must be {spec['dtype']}, not {tensor.dtype}")
+        parts.append(tensor.detach().cpu().contiguous().numpy().tobytes())
+        end = start + len(parts[-1])
+        code = next(code for code, dtype in _DTYPES.items() if dtype == tensor.dtype)
+        header[name] = {"dtype": code, "shape": list(tensor.shape), "data_offsets": [start, end]}
+        start = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # arrays begin at a multiple of 8
+    return len(text).to_bytes(8, "little") + text + b"".join(parts)
 
 
 def decode(data: bytes, dims: Mapping[str, int] | None = None, max_bytes: int = MAX_BYTES) -> Message:

@@ -63,15 +63,15 @@ class Cohort:
         return unstack(self.method.answer(self, request), self.size)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that must outlive a message, names -> tensors (G, ...)."""
-        state = {f"net.{n}": t.detach() for n, t in self.net.state_dict().items()}
-        state |= {f"memory.{n}": t for n, t in self.memory.items()}
+        """Everything that must outlive a message, names -> tensors (G, ...); copies, which stay as they are."""
+        state = {f"net.{n}": t.detach().clone() for n, t in self.net.state_dict().items()}
+        state |= {f"memory.{n}": t.detach().clone() for n, t in self.memory.items()}
         state |= {n: t for n, t in self._waiting.items() if n.split(".")[1] not in self.optimizers}
         for name, optimizer in self.optimizers.items():
             for p, slots in _slots(optimizer):
                 for slot, value in slots.items():
-                    spread = value.expand(self.size).clone() if value.dim() == 0 else value
-                    state[f"optimizer.{name}.{p}.{slot}"] = spread.detach()
+                    spread = value.expand(self.size) if value.dim() == 0 else value
+                    state[f"optimizer.{name}.{p}.{slot}"] = spread.detach().clone()
         return state
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -80,9 +80,9 @@ class Cohort:
         with torch.no_grad():
             for name, tensor in self.net.state_dict().items():
                 tensor.copy_(state[f"net.{name}"])
-        self.memory = {n.removeprefix("memory."): t.to(device) for n, t in state.items() if n.startswith("memory.")}
+        self.memory = {n.removeprefix("memory."): _copy(t, device) for n, t in state.items() if n.startswith("memory.")}
         self.optimizers = {}
-        self._waiting = {n: t.to(device) for n, t in state.items() if n.startswith("optimizer.")}
+        self._waiting = {n: _copy(t, device) for n, t in state.items() if n.startswith("optimizer.")}
 
     _waiting: dict[str, Tensor] = {}  # noqa: RUF012 -- replaced, never mutated
 
@@ -109,6 +109,10 @@ class Cohort:
             new[members] = mine
             whole[name] = new.flatten(0, 1)
         self.restore(whole)
+
+
+def _copy(tensor: Tensor, device: torch.device) -> Tensor:
+    return tensor.detach().to(device, copy=True)
 
 
 def _members(tensor: Tensor, size: int) -> Tensor:
