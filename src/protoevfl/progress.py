@@ -1,0 +1,109 @@
+"""What a command tells while it works: bars with the time left, and notes; all on stderr, so that stdout is the result.
+
+    with bar("drawing") as step:          # step(done, total), as often as you like
+        render(..., progress=step)
+
+    with Bars() as bars:                  # several lines at once
+        bars.show("runs", 2, 10)
+        bars.show("vanilla, seed 3", 17, 60)
+        bars.drop("vanilla, seed 3")
+
+Nothing is drawn with --quiet or when stderr is not a terminal. Rich is imported when the first bar is drawn.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+Step = Callable[[int, int], None]  # (done, total); total 0 means that it is not known
+
+
+@dataclass
+class Manner:
+    """How much is told; the command line sets it once (--quiet, --json)."""
+
+    quiet: bool = False
+    json: bool = False
+
+
+MANNER = Manner()
+
+
+def note(text: str) -> None:
+    """One line of comment for the user, unless --quiet."""
+    if not MANNER.quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+class Bars:
+    """Lines with title, bar, done of total, time passed and time left; gone when the block ends."""
+
+    def __init__(self, visible: bool | None = None) -> None:
+        self.visible = (not MANNER.quiet and sys.stderr.isatty()) if visible is None else visible
+        self.lines: dict[str, Any] = {}
+        self.progress: Any = None
+
+    def __enter__(self) -> Self:
+        if self.visible:
+            self.progress = _rich_progress()
+            self.progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+
+    def show(self, line: str, done: int, total: int = 0, title: str | None = None) -> None:
+        """Draws or updates a line; a smaller `done` than before (a new phase) starts its clock again."""
+        if self.progress is None:
+            return
+        if line not in self.lines:
+            self.lines[line] = self.progress.add_task(title or line, total=total or None)
+        task = self.lines[line]
+        if done < self.progress.tasks[self.progress.task_ids.index(task)].completed:
+            self.progress.reset(task)
+        self.progress.update(task, completed=done, total=total or None, description=title or line)
+
+    def drop(self, line: str) -> None:
+        """Takes a line away."""
+        if line in self.lines:
+            self.progress.remove_task(self.lines.pop(line))
+
+    def note(self, text: str) -> None:
+        """A lasting line above the bars."""
+        if self.progress is None:
+            note(text)
+        else:
+            self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def bar(title: str, total: int = 0, visible: bool | None = None) -> Iterator[Step]:
+    """One bar; gives the function that moves it."""
+    with Bars(visible) as bars:
+        bars.show(title, 0, total)
+        yield lambda done, of: bars.show(title, done, of or total)
+
+
+def _rich_progress() -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    return Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4)
