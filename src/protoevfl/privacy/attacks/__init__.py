@@ -1,0 +1,1 @@
+"""One attack a file; each is a function (View, Known) -> {variant: Guess} unless its docstring says otherwise."""

@@ -1,0 +1,100 @@
+"""Linear system: a prototype is a class mean of rows the attacker itself sent, so the labels solve equations.
+
+    sum_n W_nz f_n = n_z mu_z  for every class z        W (N, Z) one-hot and unknown, f and mu known
+
+d equations a class and round. W is relaxed to the simplex and solved by projected gradients over all rounds (and all
+colluding parties) at once; class counts come from sum_z n_z mu_z = sum_n f_n. A running sum of prototypes is first
+differenced: the rule and its rate are public. Against noise, the ridge solution W = A (A^T A + c I)^-1 S at several
+c: from exact solving to the matched filter. Needs no known label; the ones there are stay fixed.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from protoevfl.core.transport import unit
+from protoevfl.privacy.defences.release import space
+from protoevfl.privacy.learners import memberships
+from protoevfl.privacy.view import Guess, Known, Release, View
+
+STRENGTHS = (1e-4, 1e-2, 1.0)  # c, in units of the largest eigenvalue of A^T A
+
+
+def linear_system(view: View, known: Known) -> dict[str, Guess]:
+    """Guesses from the first message, and from all of them where there are several."""
+    found = fresh(view)
+    if not found:
+        return {}
+    guesses = {}
+    stages = {"first message": found[:1], "all messages": found} if len(found) > 1 else {"first message": found}
+    for stage, part in stages.items():
+        for name, w in solutions(*equations(part, view.rank), known).items():
+            guesses[f"linear system, {name}, {stage}"] = Guess(w.argmax(1))
+    return guesses
+
+
+def fresh(view: View) -> list[Release]:
+    """Releases with running sums differenced and repeated ones left out, party by party."""
+    found: list[Release] = []
+    for party in view.parties:
+        mine = view.of(party).releases()
+        found += mine[:1]
+        for before, now in pairwise(mine):
+            if not torch.equal(before.mu, now.mu):
+                found.append(Release(party, now.f, differenced(before.mu, now.mu, view.update, view.rho), now.present))
+    return found
+
+
+def differenced(before: Tensor, now: Tensor, update: str, rho: float) -> Tensor:
+    """The class means that turned one set of prototypes into the next."""
+    match update:
+        case "paper":
+            moved = now - before
+        case "ema":
+            moved = now - (1 - rho) * before
+        case _:
+            return now
+    return moved / rho
+
+
+def equations(releases: list[Release], rank: int | None) -> tuple[Tensor, Tensor]:
+    """The system A^T W = S, A (N, D), S (D, Z); with a rank: of unit rows in the leading directions, as released."""
+    parts = [(r.f, r.mu) if rank is None else _projected(r, rank) for r in releases]
+    a = torch.cat([x for x, _ in parts], 1)
+    return a, torch.cat([(mu * class_sizes(x, mu)[:, None]).T for x, mu in parts])
+
+
+def _projected(release: Release, rank: int) -> tuple[Tensor, Tensor]:
+    mean, basis, _ = space(release.f, min(rank, release.f.shape[1], len(release.f)))
+    x = unit((release.f - mean) @ basis)
+    return x, unit((release.mu - mean) @ basis)
+
+
+def class_sizes(f: Tensor, mu: Tensor) -> Tensor:
+    """n_z >= 0 with sum_z n_z mu_z = sum_n f_n, drawn a little towards equal sizes; (Z,)."""
+    z, n = len(mu), len(f)
+    scale = torch.linalg.matrix_norm(mu, 2) ** 2
+    gram = mu @ mu.T + 1e-4 * scale * torch.eye(z, dtype=mu.dtype, device=mu.device)
+    right = mu @ f.sum(0) + 1e-4 * scale * (n / z)
+    sizes: Tensor = torch.linalg.solve(gram, right).clamp(min=0.2 * n / z, max=5.0 * n / z)
+    scaled: Tensor = sizes * (n / sizes.sum())
+    return scaled
+
+
+def solutions(a: Tensor, sums: Tensor, known: Known) -> dict[str, Tensor]:
+    """W (N, Z) by several solvers; labels that are known leave the equations."""
+    n, z = len(a), sums.shape[1]
+    fixed = known.labels.to(a.device)
+    eye = torch.eye(a.shape[1], dtype=a.dtype, device=a.device)
+    mask = (fixed < 0)[:, None]
+    rest = sums - torch.where(mask, 0.0, a).T @ torch.nn.functional.one_hot(fixed.clamp(min=0), z).to(a)
+    free = torch.where(mask, a, 0.0)
+    gram = free.T @ free
+    top = torch.linalg.matrix_norm(gram, 2)
+    found = {f"ridge {c:g}": free @ torch.linalg.solve(gram + c * top * eye, rest) for c in STRENGTHS}
+    start = torch.full((n, z), 1 / z, dtype=a.dtype, device=a.device)
+    relaxed = memberships(a, sums, fixed, start)
+    found["simplex"] = relaxed
+    found["corners"] = memberships(a, sums, fixed, relaxed, steps=300, push=float(gram.diagonal().mean()) * 0.2)
+    return found

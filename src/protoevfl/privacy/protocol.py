@@ -1,0 +1,166 @@
+"""The protocol of every privacy figure: largest attack, yardstick, canary, utility, intervals.
+
+1. threat models apart (passive, malicious, colluding), each with k known labels a class;
+2. the figure is the maximum over attacks and rounds of the mean over seeds and parties (a maximum over single runs
+   would mostly pick luck);
+3. its advantage over the best attacker that received nothing, paired by seed;
+4. the canary: the same run with the labels shuffled over the rows, so that embeddings say nothing about them: what is
+   then found above chance is information about single rows;
+5. the accuracy of the same run beside it; 6. 95 % intervals over seeds. Only a proof is called a guarantee.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from protoevfl.core.prototypes import class_means
+from protoevfl.messages import Embeddings, Learn
+from protoevfl.privacy.attacks.chosen_embeddings import chosen_embeddings
+from protoevfl.privacy.attacks.collusion import collusion
+from protoevfl.privacy.attacks.gradients import gradient_attacks
+from protoevfl.privacy.attacks.linear_system import linear_system
+from protoevfl.privacy.attacks.model_completion import model_completion
+from protoevfl.privacy.attacks.nearest_prototype import nearest_prototype
+from protoevfl.privacy.attacks.no_communication import majority, no_communication
+from protoevfl.privacy.defences.noise import Noise
+from protoevfl.privacy.policy import OwnerGuard, PrivacySettings
+from protoevfl.privacy.scores import Score, interval, score
+from protoevfl.privacy.view import Attack, Guess, Known, View, know
+
+PASSIVE: tuple[Attack, ...] = (nearest_prototype, linear_system, model_completion, gradient_attacks)
+COLLUDING: tuple[Attack, ...] = (collusion, model_completion, gradient_attacks)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One attacker in one run: what it saw, and the truth."""
+
+    seed: int
+    view: View
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class Line:
+    """One attack over all seeds."""
+
+    attack: str
+    communicates: bool
+    accuracy: float
+    half: float  # of the 95 % interval
+    matched: float
+    nmi: float
+    classes: float
+    by_seed: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One threat model at one k: the worst attack, the yardstick, and the difference."""
+
+    threat: str
+    known: int
+    worst: Line
+    yardstick: Line
+    advantage: float
+    advantage_half: float
+    chance: float
+    lines: tuple[Line, ...]
+
+    def as_json(self, lines: bool = True) -> dict[str, Any]:
+        facts = asdict(self)
+        if not lines:
+            facts.pop("lines")
+        return facts
+
+
+def investigate(
+    cases: Sequence[Case], threat: str, known: int, extra: Callable[[Case, Known], dict[str, Guess]] | None = None
+) -> Finding:
+    """Runs the attacks of a threat model on all cases; `extra` adds attacks that ask the owner (malicious)."""
+    attacks = COLLUDING if threat == "colluding" else () if threat == "malicious" else PASSIVE
+    talking: dict[str, dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
+    silent: dict[str, dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
+    for case in cases:
+        side = know(case.labels, known, case.view.classes, case.seed)
+        said = [attack(case.view, side) for attack in attacks] + ([extra(case, side)] if extra is not None else [])
+        _enter(talking, case, side, said)
+        _enter(silent, case, side, [{"majority": majority(case.labels)}, no_communication(case.view, side)])
+    chance = sum(_majority_rate(c.labels) for c in cases) / len(cases)
+    yardsticks = [_line(name, False, found) for name, found in silent.items()]
+    yardstick = max(yardsticks, key=lambda line: line.accuracy)
+    lines = [_line(name, True, found) for name, found in talking.items() if len(found) == len(silent["majority"])]
+    worst = max(lines, key=lambda line: line.accuracy, default=yardstick)
+    pairs = zip(worst.by_seed, yardstick.by_seed, strict=True)
+    advantage, half = interval([a - b for a, b in pairs])
+    return Finding(threat, known, worst, yardstick, advantage, half, chance, (*lines, *yardsticks))
+
+
+def _enter(
+    table: dict[str, dict[int, list[Score]]], case: Case, side: Known, parts: Iterable[dict[str, Guess]]
+) -> None:
+    for part in parts:
+        for name, guess in part.items():
+            table[name][case.seed].append(score(guess, case.labels, side, case.view.classes))
+
+
+def _line(name: str, communicates: bool, found: dict[int, list[Score]]) -> Line:
+    """Parties are averaged within a seed, the interval is over seeds."""
+
+    def mean(what: str) -> list[float]:
+        return [sum(float(getattr(s, what)) for s in scores) / len(scores) for scores in found.values()]
+
+    by_seed = mean("accuracy")
+    middle, half = interval(by_seed)
+    matched, shared, classes = (interval(mean(what))[0] for what in ("matched", "nmi", "classes"))
+    return Line(name, communicates, middle, half, matched, shared, classes, tuple(by_seed))
+
+
+def _majority_rate(labels: Tensor) -> float:
+    return float(labels.bincount().max()) / len(labels)
+
+
+def shuffled(labels: Tensor, seed: int) -> Tensor:
+    """Canary labels: the same labels on other rows."""
+    from protoevfl.core import random as rnd
+
+    order = rnd.permutation(torch.tensor([rnd.key(seed, "canary")]), "canary", 0, len(labels))[0]
+    return labels[order.to(labels.device)]
+
+
+def asking(
+    settings: PrivacySettings, labels: Tensor, classes: int, noise: Noise, party: int = 1
+) -> Callable[[Tensor], Tensor]:
+    """The label owner as a malicious party sees it: embeddings (N, d) in, prototypes (Z, d) out."""
+    guard = OwnerGuard(settings, labels, classes, noise)
+    turn = iter(range(1 << 30))
+
+    def ask(f: Tensor) -> Tensor:
+        sent = guard.received(party, Embeddings(f.float()))
+        assert isinstance(sent, Embeddings)
+        means, counts = class_means(sent.values, labels, classes)
+        prior = torch.full((classes,), 1 / classes)
+        answer = guard.down(party, Learn(next(turn), means, (counts > 0).float(), prior))
+        assert isinstance(answer, Learn)
+        return answer.prototypes
+
+    return ask
+
+
+def malicious(
+    settings: PrivacySettings, width: int, rounds: int, noise: Callable[[int], Noise]
+) -> Callable[[Case, Known], dict[str, Guess]]:
+    """Chosen-embedding attacks against the owner's guard, for `investigate`."""
+
+    def attack(case: Case, side: Known) -> dict[str, Guess]:
+        labels = case.labels.cpu()
+        owner = asking(settings, labels, case.view.classes, noise(case.seed))
+        rank = settings.rank if settings.guards_labels else None
+        here = Known(side.labels.cpu())
+        return chosen_embeddings(owner, width, case.view.classes, rounds, here, rank=rank)
+
+    return attack
