@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl.core import random as rnd
+from protoevfl.errors import UserError
 
 Loss = Callable[[Tensor, Any], Tensor]  # (rows (G, B), step) -> (G,); step: a tensor () on a GPU, an int on the CPU
 EAGER_STEPS = 3
@@ -30,6 +31,9 @@ def sgd(
 ) -> torch.optim.Optimizer:
     """SGD with momentum."""
     return torch.optim.SGD(list(parameters), lr=lr, weight_decay=weight_decay, momentum=momentum, fused=True)
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "sgd": sgd}
 
 
 def cosine(step: int, steps: int) -> float:
@@ -86,14 +90,17 @@ def fit(
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Tensor:
     """Trains in place; returns the mean loss of each epoch (epochs, G). `after` runs inside each step."""
+    if optimizer not in OPTIMIZERS:
+        raise UserError(f"unknown optimizer '{optimizer}'; there are {', '.join(OPTIMIZERS)}")
+    if rows < 1:
+        raise UserError(f"{purpose}: there are no rows to train on")
     device, g = keys.device, len(keys)
     batch = min(batch, rows)
     per_epoch = rows // batch if drop_last else math.ceil(rows / batch)
     steps = per_epoch * epochs
     rate = torch.tensor(lr, device=device)
     params = list(parameters)
-    make = adamw if optimizer == "adamw" else sgd
-    tool = make(params, rate if device.type == "cuda" else lr, weight_decay)
+    tool = OPTIMIZERS[optimizer](params, rate if device.type == "cuda" else lr, weight_decay)
     order = torch.zeros(g, per_epoch * batch, dtype=torch.int64, device=device)
     position, counter = _counter(device), _counter(device)
     offsets = torch.arange(batch, device=device)

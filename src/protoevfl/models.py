@@ -107,11 +107,11 @@ class LeNet(Extractor):
         self.bn4: nn.Module = BatchNorm(keys, width, affine=False) if norm else nn.Identity()
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
-        g, b = x.shape[:2]
+        g = len(x)
         x = x.transpose(0, 1).flatten(1, 2)  # (B, G*c, H, W)
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 2)  # (B, G*6, H/2, W/2)
         x = F.max_pool2d(F.relu(self.bn2(self.conv2(x))), 2)  # (B, G*16, H/4, W/4)
-        conv = x.view(b, g, -1).transpose(0, 1)  # (G, B, flat)
+        conv = x.view(len(x), g, math.prod(x.shape[1:]) // g).transpose(0, 1)  # (G, B, flat)
         hidden = F.relu(rows_norm(self.bn3, self.fc1(conv)))  # (G, B, 120)
         return {"output": rows_norm(self.bn4, self.fc2(hidden)), "hidden": hidden, "conv": conv}
 
@@ -173,7 +173,7 @@ def embed(net: nn.Module, rows: Tensor, layers: tuple[str, ...] = ("output",), b
     """Embeddings (G, n, width) of stored rows (G, n, ...), evaluation mode, several layers side by side."""
     net.eval()
     parts = []
-    for start in range(0, rows.shape[1], batch):
+    for start in range(0, max(1, rows.shape[1]), batch):  # no rows give embeddings of no rows
         found = net.layers(inputs(rows[:, start : start + batch]))  # type: ignore[operator]
         parts.append(torch.cat([found[name] for name in layers], -1))
     net.train()
