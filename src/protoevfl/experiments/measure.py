@@ -1,0 +1,127 @@
+"""From records to the numbers of an experiment's cells: one value a seed, mean and standard deviation over seeds."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from protoevfl.experiments import printed
+from protoevfl.experiments.spec import ACCURACY, Cell, Experiment, Quantity, Record, Tags
+from protoevfl.records import cell_key
+
+WITHIN = 1.0  # points of accuracy a shorter run may lie below the best of its curve
+
+
+class Store:
+    """Records by cell; of two records of one cell and seed the last counts."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.cells: dict[str, dict[int, Record]] = defaultdict(dict)
+        for record in records:
+            self.cells[cell_key(record)][int(record.get("seed", 0))] = record
+
+    def of(self, cell: Cell) -> list[Record]:
+        found = self.cells.get(cell_key(cell.config.identity()), {})
+        return [found[seed] for seed in sorted(found)]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The values of one quantity in one cell, and what the paper prints there."""
+
+    values: tuple[float, ...] = ()
+    printed: float | None = None
+    printed_std: float | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def mean(self) -> float | None:
+        return sum(self.values) / self.n if self.values else None
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation over seeds (n - 1); None for one seed."""
+        if self.mean is None or self.n < 2:
+            return None
+        return math.sqrt(sum((v - self.mean) ** 2 for v in self.values) / (self.n - 1))
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.mean is None or self.printed is None else self.mean - self.printed
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One cell with its samples by quantity name."""
+
+    tags: Tags
+    samples: Mapping[str, Sample] = field(default_factory=dict)
+
+    def mean(self, quantity: str = "accuracy") -> float | None:
+        return self.samples[quantity].mean if quantity in self.samples else None
+
+
+def measure(experiment: Experiment, store: Store, quick: bool = False) -> list[Measured]:
+    """All cells of an experiment, also those without a record."""
+    pairs = [(cell, store.of(cell)) for cell in experiment.chosen(quick)]
+    if experiment.reach:
+        pairs = reach(pairs, experiment.reach)
+    found = [_measured(experiment, cell.tags, [(r, cell.tags) for r in records]) for cell, records in pairs]
+    return pooled(experiment, found) if experiment.pool else found
+
+
+def reach(pairs: Sequence[tuple[Cell, list[Record]]], names: Sequence[str]) -> list[tuple[Cell, list[Record]]]:
+    """Of each curve the shortest run whose mean accuracy lies within a point of the curve's best."""
+    curves: dict[tuple[str, ...], list[tuple[Cell, list[Record]]]] = defaultdict(list)
+    for cell, records in pairs:
+        curves[tuple(cell.tags.get(name, "") for name in names)].append((cell, records))
+    return [_shortest(points) for points in curves.values()]
+
+
+def _shortest(points: Sequence[tuple[Cell, list[Record]]]) -> tuple[Cell, list[Record]]:
+    scored = []
+    for cell, records in points:
+        values = [v for v in (ACCURACY.value(r, cell.tags) for r in records) if v is not None]
+        if values:
+            scored.append((int(cell.tags.get("length", 0)), sum(values) / len(values), cell, records))
+    if not scored:
+        return points[0][0], []
+    best = max(score for _, score, _, _ in scored)
+    _, _, cell, records = min((s for s in scored if s[1] >= best - WITHIN), key=lambda s: s[0])
+    return cell, records
+
+
+def pooled(experiment: Experiment, found: Sequence[Measured]) -> list[Measured]:
+    """Averages the `pool` tags away: the values are then the means of the pooled cells."""
+    places = (*experiment.rows, *experiment.columns)
+    groups: dict[tuple[str, ...], list[Measured]] = defaultdict(list)
+    for item in found:
+        groups[tuple(item.tags.get(name, "") for name in places)].append(item)
+    merged = []
+    for place, items in groups.items():
+        tags = dict(zip(places, place, strict=True))
+        if items[0].tags.get("quick"):
+            tags["quick"] = "yes"
+        samples = {}
+        for q in experiment.quantities:
+            means = [m for m in (item.mean(q.name) for item in items) if m is not None]
+            samples[q.name] = _sample(experiment, q, tags, means)
+        merged.append(Measured(tags, samples))
+    return merged
+
+
+def _measured(experiment: Experiment, tags: Tags, records: Sequence[tuple[Record, Tags]]) -> Measured:
+    samples = {}
+    for q in experiment.quantities:
+        values = [v for v in (q.value(record, own) for record, own in records) if v is not None]
+        samples[q.name] = _sample(experiment, q, tags, values)
+    return Measured(tags, samples)
+
+
+def _sample(experiment: Experiment, q: Quantity, tags: Tags, values: Sequence[float]) -> Sample:
+    number = printed.find(experiment.source, tags, q.printed)
+    spread = printed.find(experiment.source, tags, "std") if q.printed in ("accuracy", "attack_accuracy") else None
+    return Sample(tuple(values), None if number is None else number * q.printed_scale, spread)

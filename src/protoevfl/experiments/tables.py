@@ -1,0 +1,124 @@
+"""Tables from measured cells: Markdown (mean +- std, seeds, the paper's number, the difference) and CSV.
+
+| method | 200 | 600 |
+|---|---|---|
+| proto_evfl | 86.7 ± 0.5 (5); paper 81.6, +5.1 | ...
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protoevfl.experiments.measure import Measured, Sample
+from protoevfl.experiments.spec import Experiment, Quantity
+
+NOTHING = "–"
+CSV_NUMBERS = ("mean", "std", "seeds", "paper", "paper_std", "difference")
+QUICK_WARNING = "**Quick run: few rows and moments of training. It shows that everything works, it measures nothing.**"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table before it becomes text: texts[row][column]."""
+
+    title: str
+    head: tuple[str, ...]  # names of the row tags, then the columns
+    texts: tuple[tuple[str, ...], ...]
+
+
+def number(value: float | None, digits: int) -> str:
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def cell_text(sample: Sample, quantity: Quantity) -> str:
+    """ours ± std (n); paper p, difference."""
+    text = number(sample.mean, quantity.digits)
+    if sample.mean is not None:
+        spread = f" ± {sample.std:,.{quantity.digits}f}" if sample.std is not None else ""
+        text += f"{spread} ({sample.n})"
+    if sample.printed is not None:
+        text += f"; paper {number(sample.printed, quantity.digits)}"
+        if sample.difference is not None:
+            text += f", {sample.difference:+,.{quantity.digits}f}"
+    return text
+
+
+def grids(experiment: Experiment, measured: Sequence[Measured]) -> list[Grid]:
+    """One grid a quantity that has numbers; without column tags the quantities are the columns of one grid."""
+    if not measured:
+        return []
+    if not experiment.columns:
+        return [_by_quantity(experiment, measured)]
+    first, *others = experiment.quantities
+    wanted = [first, *(q for q in others if any(item.samples[q.name].n for item in measured))]
+    return [_by_columns(experiment, measured, q) for q in wanted]
+
+
+def _places(measured: Sequence[Measured], names: Sequence[str]) -> list[tuple[str, ...]]:
+    return list(dict.fromkeys(tuple(item.tags.get(name, "") for name in names) for item in measured))
+
+
+def _by_columns(experiment: Experiment, measured: Sequence[Measured], quantity: Quantity) -> Grid:
+    rows, columns = _places(measured, experiment.rows), _places(measured, experiment.columns)
+    at = {
+        tuple(item.tags.get(n, "") for n in (*experiment.rows, *experiment.columns)): item.samples[quantity.name]
+        for item in measured
+    }
+    texts = tuple(
+        (*row, *(cell_text(at[row + column], quantity) if row + column in at else "" for column in columns))
+        for row in rows
+    )
+    return Grid(label(quantity), (*experiment.rows, *(" ".join(column) for column in columns)), texts)
+
+
+def _by_quantity(experiment: Experiment, measured: Sequence[Measured]) -> Grid:
+    texts = tuple(
+        (
+            *(item.tags.get(name, "") for name in experiment.rows),
+            *(cell_text(item.samples[q.name], q) for q in experiment.quantities),
+        )
+        for item in measured
+    )
+    return Grid(experiment.title, (*experiment.rows, *map(label, experiment.quantities)), texts)
+
+
+def label(quantity: Quantity) -> str:
+    return f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
+
+
+def markdown(experiment: Experiment, measured: Sequence[Measured], quick: bool = False) -> str:
+    """The experiment's page."""
+    parts = [f"## {experiment.title}", f"{experiment.place}. `protoevfl reproduce {experiment.name}`"]
+    if quick:
+        parts.append(QUICK_WARNING)
+    for grid in grids(experiment, measured):
+        parts += [f"### {grid.title}", _markdown_table(grid)]
+    return "\n\n".join([*parts, experiment.note]).rstrip() + "\n"
+
+
+def _markdown_table(grid: Grid) -> str:
+    lines = ["| " + " | ".join(grid.head) + " |", "|" + "---|" * len(grid.head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in grid.texts])
+
+
+def tidy(experiment: Experiment, measured: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
+    """Header and lines with one line a cell and quantity that has a number of ours or of the paper's."""
+    names = (*experiment.rows, *experiment.columns)
+    lines = []
+    for item in measured:
+        for q in experiment.quantities:
+            s = item.samples[q.name]
+            if s.n or s.printed is not None:
+                figures = (s.mean, s.std, s.n, s.printed, s.printed_std, s.difference)
+                texts = ["" if f is None else f"{f:.6g}" for f in figures]
+                lines.append([*(item.tags.get(n, "") for n in names), label(q), *texts])
+    return [*names, "quantity", *CSV_NUMBERS], lines
+
+
+def comma_separated(experiment: Experiment, measured: Sequence[Measured]) -> str:
+    """The tidy lines as CSV."""
+    head, lines = tidy(experiment, measured)
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([head, *lines])
+    return out.getvalue()
