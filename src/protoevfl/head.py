@@ -67,6 +67,8 @@ class HeadNet(nn.Module):
 
     def forward(self, f: Tensor, present: Tensor | None = None, step: rnd.Counter | None = None) -> Tensor:
         """Logits (E, B, Z); dropout only where a step is given."""
+        if present is not None:
+            f = torch.where(_spread(present).unsqueeze(-1), f, 0.0)  # what a missing party holds must not be used
         f = self.adapt(f)
         x = gating.aggregate(f, self.gates(f, present))  # (E, B, M*d)
         for n, layer in enumerate(self.layers):
@@ -119,7 +121,7 @@ class Synthetic:
         pick = (u[..., None] > edges[:, None, :-1]).sum(-1) if k > 1 else torch.zeros_like(u, dtype=torch.int64)
         at = torch.arange(m, device=pick.device)[:, None]
         noise = rnd.normal(keys, f"synthetic{self.label}", step, (m, rows, d))
-        return self.means[at, pick] + self.variances[at, pick].sqrt() * noise
+        return self.means[at, pick] + self.variances[at, pick].clamp(min=0).sqrt() * noise
 
 
 def train_head(
@@ -138,12 +140,13 @@ def train_head(
     for extra in synthetic:
         y = torch.cat([y, F.one_hot(torch.full((extra.rows,), extra.label, device=y.device), classes).float()])
     rows = len(y)
-    weight = torch.ones(len(keys), rows, device=f.device)
+    weight = torch.ones(len(keys), rows, device=f.device)  # (E, rows)
     if keep is not None:
         weight[:, :n] = keep.float()
+    kept = weight.clone()
     if s.balanced:
-        counts = y.sum(0).clamp(min=1)
-        weight = weight * (y @ (1 / counts))
+        counts = (weight @ y).clamp(min=1)  # (E, Z)
+        weight = weight * ((1 / counts) @ y.T)
 
     def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
@@ -156,9 +159,10 @@ def train_head(
         if s.noise:
             x = x + s.noise * rnd.normal(keys, "noise", step, tuple(x.shape[1:]))
         if s.mixup:
-            both = torch.cat([t, w[..., None]], -1)
+            both = torch.cat([t, w[..., None], kept.gather(1, index)[..., None]], -1)
             x, both = mixup(x, both, keys, step, s.mixup)
-            t, w = both[..., :-1], both[..., -1]
+            whole = both[..., -1] == 1  # a mixture with a row that is left out is left out
+            t, w = both[..., :-2], both[..., -2] * whole
         present = drop_parties(keys, step, parties, index.shape[1], s.party_dropout) if s.party_dropout else None
         return soft_cross_entropy(net(x, present, step), t, w)
 
@@ -173,7 +177,7 @@ def train_head(
 def probabilities(net: HeadNet, f: Tensor, present: Tensor | None = None, batch: int = 4096) -> Tensor:
     """Mean class probabilities (N, Z) of the ensemble on f (M, N, d)."""
     parts = []
-    for start in range(0, f.shape[1], batch):
+    for start in range(0, max(1, f.shape[1]), batch):
         x = f[:, start : start + batch].expand(len(net.keys), -1, -1, -1)
         here = present if present is None or present.dim() == 1 else present[:, start : start + batch]
         parts.append(net(x, here).softmax(-1).mean(0))

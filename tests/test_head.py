@@ -1,0 +1,233 @@
+"""Heads: gates, missing parties, mixup, synthetic rows, rows left out, ensembles; members do not touch each other."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from protoevfl import head
+from protoevfl.head import HeadNet, HeadSettings, Synthetic, train_head
+from tests.tiny import keys
+
+M, N, D, Z, E = 3, 24, 5, 3, 2
+QUICK = HeadSettings(members=E, hidden=8, epochs=4, batch=8)
+
+
+def data(seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Embeddings (M, N, d) that tell the class, and labels (N,)."""
+    source = torch.Generator().manual_seed(seed)
+    labels = torch.arange(N) % Z
+    means = 2 * torch.randn(M, Z, D, generator=source)
+    return means[:, labels] + torch.randn(M, N, D, generator=source), labels
+
+
+def net(settings: HeadSettings = QUICK, members: int = E) -> HeadNet:
+    """A head with all its weights at random, also those that begin at zero."""
+    made = HeadNet(keys(members), M, D, Z, settings)
+    for n, p in enumerate(made.parameters()):
+        p.data.normal_(generator=torch.Generator().manual_seed(n))
+    return made
+
+
+def batch(rows: int = 6) -> Tensor:
+    return torch.randn(E, M, rows, D, generator=torch.Generator().manual_seed(1))
+
+
+class TestNet:
+    def test_formula(self) -> None:
+        """Against loops over members, rows and parties."""
+        model, f = net(), batch()
+        assert model.adaptor is not None
+        assert model.gate is not None
+        for e in range(E):
+            for b in range(f.shape[2]):
+                adapted = [f[e, m, b] + f[e, m, b] @ model.adaptor[e, m] for m in range(M)]
+                gates = torch.stack([a @ model.gate[e, m] for m, a in enumerate(adapted)]).softmax(0)
+                x = torch.cat([M * g * a for g, a in zip(gates, adapted, strict=True)])
+                for n, layer in enumerate(model.layers):
+                    x = (x.relu() if n else x) @ layer.weight[e] + layer.bias[e, 0]
+                torch.testing.assert_close(model(f)[e, b], x, atol=1e-4, rtol=1e-4)
+
+    @pytest.mark.parametrize("present", [None, torch.tensor([True, False, True]), torch.tensor([False, False, True])])
+    def test_gates_sum_to_one_over_the_parties_present(self, present: Tensor | None) -> None:
+        gates = net().gates(batch(), present)
+        assert gates.shape == (E, M, 6)
+        torch.testing.assert_close(gates.sum(1), torch.ones(E, 6))
+        if present is not None:
+            assert not gates[:, ~present].any()
+
+    def test_without_a_gate_parties_count_the_same(self) -> None:
+        model = net(HeadSettings(gate=False, hidden=8))
+        assert torch.equal(model.gates(batch(), None), torch.full((E, M, 6), 1 / M))
+        assert torch.equal(model.gates(batch(), torch.tensor([True, False, True]))[:, 1], torch.zeros(E, 6))
+
+    @pytest.mark.parametrize("gate", [True, False])
+    @pytest.mark.parametrize("value", [1e30, float("nan"), float("inf")])
+    def test_what_a_missing_party_holds_has_no_influence(self, value: float, gate: bool) -> None:
+        model, f = net(HeadSettings(hidden=8, gate=gate)), batch()
+        rows = torch.rand(M, 6, generator=torch.Generator().manual_seed(3)) < 0.6
+        rows[0] = True
+        for mask in (torch.tensor([True, False, True]), rows):
+            here = head._spread(mask).expand(M, 6)
+            spoilt = torch.where(here[None, :, :, None], f, value)
+            out = model(spoilt, mask)
+            assert torch.equal(out, model(f, mask))
+            model.zero_grad()
+            out.sum().backward()
+            assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
+
+    def test_begins_as_the_plain_concatenation(self) -> None:
+        """Adaptors and gates begin at zero: f^ = f, equal gates."""
+        model, f = HeadNet(keys(E), M, D, Z, HeadSettings(hidden=0)), batch()
+        expected = torch.baddbmm(model.layers[0].bias, f.movedim(1, 2).flatten(2), model.layers[0].weight)
+        torch.testing.assert_close(model(f), expected)
+
+    def test_dropout_needs_a_step_and_depends_on_it(self) -> None:
+        model, f = net(), batch()
+        assert torch.equal(model(f), model(f))
+        assert torch.equal(model(f, step=3), model(f, step=torch.tensor(3)))
+        assert not torch.equal(model(f, step=3), model(f, step=4))
+        assert not torch.equal(model(f, step=3), model(f))
+
+
+class TestMixup:
+    def test_is_a_line_between_a_row_and_its_partner(self) -> None:
+        f, y = batch(8), F.one_hot(torch.arange(8) % Z, Z).float().expand(E, -1, -1)
+        mixed, target = head.mixup(f, y, keys(E), 5, 1.0)
+        lam = head.rnd.beta_symmetric(keys(E), "mixup", 5, (1,), 1.0)
+        other = head.rnd.permutation(keys(E), "partner", 5, 8)
+        for e in range(E):
+            for b in range(8):
+                weight, partner = lam[e, 0], int(other[e, b])
+                torch.testing.assert_close(mixed[e, :, b], weight * f[e, :, b] + (1 - weight) * f[e, :, partner])
+                torch.testing.assert_close(target[e, b], weight * y[e, b] + (1 - weight) * y[e, partner])
+        torch.testing.assert_close(target.sum(-1), torch.ones(E, 8))
+
+    def test_keeps_the_mean_of_the_batch(self) -> None:
+        f, y = batch(8), torch.rand(E, 8, Z)
+        mixed, target = head.mixup(f, y, keys(E), 5, 0.4)
+        torch.testing.assert_close(mixed.mean(2), f.mean(2), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(target.mean(1), y.mean(1), atol=1e-5, rtol=1e-5)
+
+
+def test_party_dropout_leaves_each_row_a_party() -> None:
+    here = head.drop_parties(keys(E), 3, M, 5000, 0.6)
+    assert here.any(1).all()
+    kept = here.float().mean()
+    assert abs(kept - (0.4 + 0.6**M)) < 0.02  # a row that would lose all keeps all
+    assert head.drop_parties(keys(E), 3, M, 50, 0.0).all()
+
+
+class TestSynthetic:
+    def mixture(self) -> Synthetic:
+        means = torch.tensor([[[5.0, 0.0], [-5.0, 1.0]], [[0.0, 3.0], [2.0, 2.0]]])  # (M=2, K=2, d=2)
+        variances = torch.tensor([[[0.25, 1.0], [1.0, 0.04]], [[1.0, 1.0], [0.0, 4.0]]])
+        return Synthetic(1, 20, means, variances, torch.tensor([[3.0, 1.0], [0.5, 0.5]]))
+
+    def test_draws_have_the_moments_of_the_mixture(self) -> None:
+        mixture, n = self.mixture(), 40_000
+        drawn = mixture.draw(keys(1), 0, n)[0].double()  # (M, n, d)
+        assert drawn.shape == (2, n, 2)
+        share = (mixture.weights / mixture.weights.sum(-1, keepdim=True)).double()[..., None]
+        mean = (share * mixture.means).sum(1)
+        variance = (share * (mixture.variances + mixture.means**2)).sum(1) - mean**2
+        torch.testing.assert_close(drawn.mean(1), mean, atol=0.1, rtol=0.02)
+        torch.testing.assert_close(drawn.var(1), variance, atol=0.05, rtol=0.03)
+
+    def test_parties_and_members_draw_independently(self) -> None:
+        one = Synthetic(0, 5, torch.zeros(2, 1, 1), torch.ones(2, 1, 1), torch.ones(2, 1))
+        drawn = one.draw(keys(2), 7, 20_000).flatten(0, 1).squeeze(-1)  # (members x parties, n)
+        assert (torch.corrcoef(drawn) - torch.eye(4)).abs().max() < 0.03
+
+    def test_a_component_without_weight_is_never_drawn(self) -> None:
+        means = torch.tensor([[[0.0], [100.0], [0.0]]])
+        mixture = Synthetic(0, 5, means, torch.zeros(1, 3, 1), torch.tensor([[1.0, 0.0, 1.0]]))
+        assert not mixture.draw(keys(3), 1, 5000).any()
+
+    def test_an_unseen_class_is_learned_from_statistics_alone(self) -> None:
+        f, labels = data()
+        rows = labels != 2
+        absent = f[:, ~rows]
+        extra = Synthetic(2, 12, absent.mean(1, keepdim=True), absent.var(1, keepdim=True), torch.ones(M, 1))
+        settings = HeadSettings(members=E, hidden=16, epochs=40, batch=16, lr=5e-3)
+        for synthetic, seen in (([extra], True), ([], False)):
+            model = train_head(keys(E), f[:, rows], labels[rows], Z, settings, synthetic)
+            guess = head.probabilities(model, f).argmax(1)
+            assert bool((guess[~rows] == 2).float().mean() > 0.8) is seen
+            assert (guess[rows] == labels[rows]).float().mean() > 0.8
+
+
+class TestTraining:
+    def test_learns(self) -> None:
+        f, labels = data()
+        model = train_head(keys(E), f, labels, Z, HeadSettings(members=E, hidden=16, epochs=40, batch=16, lr=5e-3))
+        assert (head.probabilities(model, f).argmax(1) == labels).float().mean() > 0.9
+
+    def test_twice_the_same(self) -> None:
+        f, labels = data()
+        first, second = (train_head(keys(E), f, labels, Z, QUICK).state_dict() for _ in range(2))
+        assert all(torch.equal(first[name], second[name]) for name in first)
+
+    def test_members_are_those_trained_alone(self) -> None:
+        f, labels = data()
+        together = train_head(keys(E), f, labels, Z, QUICK)
+        for e in range(E):
+            alone = train_head(keys(E)[e : e + 1], f, labels, Z, QUICK)
+            for p, q in zip(together.parameters(), alone.parameters(), strict=True):
+                torch.testing.assert_close(p[e : e + 1], q, atol=1e-3, rtol=1e-3)
+
+    @pytest.mark.parametrize("balanced", [True, False])
+    @pytest.mark.parametrize("alpha", [0.0, 1.0, 0.4])
+    def test_rows_left_out_have_no_influence(self, alpha: float, balanced: bool) -> None:
+        """Neither their values nor their labels, mixup or not: else a fold would see what it is judged by."""
+        f, labels = data()
+        keep = torch.rand(E, N, generator=torch.Generator().manual_seed(5)) < 0.7
+        settings = HeadSettings(members=E, hidden=8, epochs=3, batch=8, mixup=alpha, balanced=balanced)
+        expected = train_head(keys(E), f, labels, Z, settings, keep=keep)
+        for e in range(E):
+            out = ~keep[e]
+            other_f = torch.where(out[None, :, None], 50.0, f)
+            other_labels = torch.where(out, (labels + 1) % Z, labels)
+            found = train_head(keys(E), other_f, other_labels, Z, settings, keep=keep)
+            for p, q in zip(expected.parameters(), found.parameters(), strict=True):
+                assert torch.equal(p[e], q[e])
+
+    def test_without_any_kept_row_nothing_breaks(self) -> None:
+        f, labels = data()
+        model = train_head(keys(E), f, labels, Z, QUICK, keep=torch.zeros(E, N))
+        assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+    def test_balanced_counts_a_rare_class_as_much_as_a_common_one(self) -> None:
+        source = torch.Generator().manual_seed(0)
+        labels = torch.tensor([0] * 60 + [1] * 6)
+        f = torch.randn(1, 66, 2, generator=source) + 0.7 * labels[None, :, None]
+        recall = {}
+        for balanced in (True, False):
+            settings = HeadSettings(hidden=0, epochs=60, batch=22, lr=1e-2, mixup=0, noise=0, balanced=balanced)
+            guess = head.probabilities(train_head(keys(1), f, labels, 2, settings), f).argmax(1)
+            recall[balanced] = float((guess[labels == 1] == 1).float().mean())
+        assert recall[True] > recall[False]
+
+    @pytest.mark.parametrize("part", [{"gate": False}, {"adaptor": False}, {"hidden": 0}, {"party_dropout": 0.5}])
+    def test_every_part_can_be_left_out(self, part: dict[str, float]) -> None:
+        f, labels = data()
+        model = train_head(keys(E), f, labels, Z, HeadSettings(**{"epochs": 2, "hidden": 8, "batch": 8} | part))  # type: ignore[arg-type]
+        assert head.probabilities(model, f).isfinite().all()
+
+
+class TestProbabilities:
+    def test_are_the_mean_of_the_members(self) -> None:
+        model, (f, _) = net(), data()
+        each = [model(f.expand(E, -1, -1, -1))[e].softmax(-1) for e in range(E)]
+        found = head.probabilities(model, f, batch=7)
+        torch.testing.assert_close(found, torch.stack(each).mean(0))
+        torch.testing.assert_close(found.sum(1), torch.ones(N))
+
+    def test_take_a_mask_of_parties_or_of_parties_and_rows(self) -> None:
+        model, (f, _) = net(), data()
+        mask = torch.tensor([True, False, True])
+        by_row = mask[:, None].expand(M, N)
+        torch.testing.assert_close(head.probabilities(model, f, mask, 7), head.probabilities(model, f, by_row, 7))
+
+    def test_of_no_rows(self) -> None:
+        assert head.probabilities(net(), torch.zeros(M, 0, D)).shape == (0, Z)
