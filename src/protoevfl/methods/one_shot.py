@@ -10,6 +10,7 @@ Rows of one class have nearly the same gradient, so the clusters are the classes
 labels are given away. Departs: the semi-supervised part is FixMatch with the project's own views.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -68,19 +69,18 @@ class OneShot(FrozenHead):
         assert isinstance(net, Extractor)
         classifier = Linear(keys, "classifier", net.width, targets.shape[-1])
         aligned, pool = cohort.rows.aligned, cohort.rows.pool
-        size = min(self.batch, aligned.shape[1])
+        size, view = min(self.batch, aligned.shape[1]), viewer(cohort, keys)
 
         def loss(index: Tensor, step: rnd.Counter) -> Tensor:
             chosen = (rnd.uniform(keys, "aligned", step, (size,)) * aligned.shape[1]).long()  # (G, b)
             x, u = inputs(gather(aligned, chosen)), inputs(gather(pool, index))
-            weak = self.view(cohort, torch.cat([x, u], 1), keys, "weak", step, self.weak)
-            strong = self.view(cohort, u, keys, "strong", step, self.strong)
+            weak = view(torch.cat([x, u], 1), "weak", step, self.weak)
+            strong = view(u, "strong", step, self.strong)
             logits = classifier(net(torch.cat([weak, strong], 1)))  # (G, b + 2B, groups)
             own, guess, hard = torch.split(logits, [size, index.shape[1], index.shape[1]], 1)
             known = soft_cross_entropy(own, gather(targets, chosen))
             sure, label = guess.detach().softmax(-1).max(-1)  # (G, B)
-            wanted = F.one_hot(label, targets.shape[-1]).to(hard)
-            each = -(wanted * hard.log_softmax(-1)).sum(-1)  # (G, B)
+            each = -hard.log_softmax(-1).gather(-1, label[..., None]).squeeze(-1)  # (G, B)
             return known + self.unlabelled * (each * (sure >= self.threshold)).mean(1)
 
         net.train()
@@ -89,13 +89,6 @@ class OneShot(FrozenHead):
             batch=self.pool_batch, lr=self.lr, weight_decay=self.weight_decay, purpose="semi-supervised",
             progress=cohort.progress,
         )  # fmt: skip
-
-    def view(self, cohort: Cohort, x: Tensor, keys: Tensor, purpose: str, step: rnd.Counter, strength: float) -> Tensor:
-        spans = cohort.rows.spans
-        if spans is None:
-            return augment.augment_images(x, keys, purpose, step, strength)
-        columns = augment.span_index([b - a for a, b in spans], x.device)
-        return augment.corrupt_columns(x, cohort.rows.pool, columns, keys, purpose, step, 0.5 * strength)
 
     # ------------------------------------------------------------ owner side
 
@@ -107,6 +100,17 @@ class OneShot(FrozenHead):
         yield Report("semi-supervised training", 1, 1)
         self.fit_head(owner, self.blocks(owner, replies))
         yield Report("head", 1, 1)
+
+
+def viewer(cohort: Cohort, keys: Tensor) -> Callable[[Tensor, str, rnd.Counter, float], Tensor]:
+    """A function that draws a view of a batch at some strength (tables: half of it replaces columns)."""
+    spans, pool = cohort.rows.spans, cohort.rows.pool
+    if spans is None:
+        return lambda x, purpose, step, strength: augment.augment_images(x, keys, purpose, step, strength)
+    columns = augment.span_index([b - a for a, b in spans], pool.device)
+    return lambda x, purpose, step, strength: augment.corrupt_columns(
+        x, pool, columns, keys, purpose, step, 0.5 * strength
+    )
 
 
 def partial_gradients(owner: LabelOwner, f: Tensor) -> Tensor:
