@@ -1,4 +1,4 @@
-"""Wrappers around any engine: count the bytes, keep a transcript, time the exchanges."""
+"""Wrappers around any engine: count the bytes, keep a transcript, time the exchanges, guard what leaves."""
 
 import time
 from collections import Counter, defaultdict
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from protoevfl.drive import Address, Engine
 from protoevfl.messages import Embed, Message, payload_bytes
 from protoevfl.method import PartyError
+from protoevfl.privacy.policy import OwnerGuard
 
 
 @dataclass
@@ -86,11 +87,38 @@ class QueryCache:
     seen: dict[Address, Message] = field(default_factory=dict)
 
     def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
-        new = {a: r for a, r in requests.items() if not (isinstance(r, Embed) and a in self.seen)}
-        replies = dict(self.engine.exchange(new)) if new else {}
-        for address, request in requests.items():
-            if isinstance(request, Embed) and request.rows == "query":
-                reply = self.seen.get(address, replies.get(address))
-                if isinstance(reply, Message):
-                    self.seen[address] = replies[address] = reply
+        asked = [a for a, r in requests.items() if isinstance(r, Embed) and r.rows == "query"]
+        known = {a: self.seen[a] for a in asked if a in self.seen}
+        new = {a: r for a, r in requests.items() if a not in known}
+        replies = {**(self.engine.exchange(new) if new else {}), **known}
+        self.seen |= {a: reply for a in asked if isinstance(reply := replies.get(a), Message)}
         return replies
+
+
+@dataclass
+class Leaving:
+    """Applies each party's guard to what leaves it; `up` maps (address, reply) to the reply that may leave."""
+
+    engine: Engine
+    up: Callable[[Address, Message], Message]
+
+    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+        replies = self.engine.exchange(requests)
+        return {a: self.up(a, r) if isinstance(r, Message) else r for a, r in replies.items()}
+
+
+@dataclass
+class Defended:
+    """Applies the label owner's guard of each run (privacy/policy.py) to requests before they leave and replies as
+    they arrive. What lies inside (`Metered`, `Recorded`) sees only what crosses the border."""
+
+    engine: Engine
+    guards: Mapping[int, OwnerGuard]
+
+    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+        sent = {(run, party): self.guards[run].down(party, request) for (run, party), request in requests.items()}
+        replies = self.engine.exchange(sent)
+        return {
+            (run, party): self.guards[run].received(party, reply) if isinstance(reply, Message) else reply
+            for (run, party), reply in replies.items()
+        }

@@ -34,8 +34,9 @@ class PrivacySettings:
 
     clip: float | None = None  # norm of an embedding, at the party and again at the owner
     embedding_noise: float = 0.0  # standard deviation as a multiple of clip, added by the party
-    prototype_noise: float = 0.0  # sigma of the Gaussian on class sums of unit rows
-    rank: int = 10  # directions a noisy prototype has
+    prototype_noise: float = 0.0  # sigma of the Gaussian on class sums of unit rows: protects single labels
+    class_noise: float = 0.0  # the same as a share of the mean class size N/Z, the larger counts: blurs classes
+    rank: int = 16  # directions a noisy prototype has
     releases: int | None = None  # fresh prototypes a party gets; later rounds repeat the last ones
     prototype_kappa: float = 0.0  # the paper's noise on prototypes as they are: no guarantee, for its tables
     label_epsilon: float | None = None  # randomised response on the labels prototypes are made of
@@ -50,24 +51,28 @@ class PrivacySettings:
             raise UserError(
                 "privacy.embedding_noise needs privacy.clip: noise on unbounded embeddings protects nothing"
             )
-        if min(self.embedding_noise, self.prototype_noise, self.prototype_kappa) < 0 or self.rank < 1:
+        if min(self.embedding_noise, self.prototype_noise, self.class_noise, self.prototype_kappa) < 0 or self.rank < 1:
             raise UserError("privacy: noise must not be negative and rank must be at least 1")
 
     @property
     def guards_labels(self) -> bool:
         """Whether prototypes are made by the guard under a promise."""
-        return self.prototype_noise > 0 or self.label_epsilon is not None
+        return max(self.prototype_noise, self.class_noise) > 0 or self.label_epsilon is not None
 
-    def guess_bound(self, classes: int, rounds: int, receivers: int = 1) -> float:
+    def sigma(self, rows: int, classes: int) -> float:
+        """Standard deviation of the noise on class sums: max(prototype_noise, class_noise N/Z)."""
+        return max(self.prototype_noise, self.class_noise * rows / classes)
+
+    def guess_bound(self, rows: int, classes: int, rounds: int, receivers: int = 1) -> float:
         """The best possible rate of right guesses of one label by `receivers` parties together; 1 without a promise.
 
-        >>> round(PrivacySettings(prototype_noise=4.0, releases=1).guess_bound(10, rounds=5), 3)
+        >>> round(PrivacySettings(prototype_noise=4.0, releases=1).guess_bound(200, 10, rounds=5), 3)
         0.144
         """
         if rounds == 0:
             return 1 / classes
         sent = rounds if self.releases is None else min(rounds, self.releases)
-        by_noise = bounds.guess(bounds.mu(self.prototype_noise, 1.0, sent * receivers), classes)
+        by_noise = bounds.guess(bounds.mu(self.sigma(rows, classes), 1.0, sent * receivers), classes)
         if self.label_epsilon is None:
             return by_noise
         return min(by_noise, bounds.randomised_response_guess(self.label_epsilon, classes))
@@ -121,11 +126,9 @@ class OwnerGuard:
         f = self.memory[f"guard.upload.{party}"][:, : request.prototypes.shape[1]]
         shown = self._shown(request)
         name = f"prototypes/{party}/{count}/{digest(f, self.shared, shown)}"
-        if self.settings.prototype_noise:
-            self.ledger.charge(
-                name, party=party, direction="down", sigma=self.settings.prototype_noise, sensitivity=SENSITIVITY
-            )
-        sigma, rank = self.settings.prototype_noise, self.settings.rank
+        sigma, rank = self.settings.sigma(len(self.labels), self.classes), self.settings.rank
+        if sigma:
+            self.ledger.charge(name, party=party, direction="down", sigma=sigma, sensitivity=SENSITIVITY)
         mu = release(f, self.shared.to(f.device), shown, self.noise, sigma=sigma, rank=rank, name=name)
         self.memory[f"guard.release.{party}"] = mu
         self.memory[f"guard.count.{party}"] = torch.tensor([count + 1])

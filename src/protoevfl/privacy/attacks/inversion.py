@@ -3,8 +3,8 @@
     decoder   embedding (d) -> row (p), a small perceptron trained on leaked pairs (rows of which both are known)
     against   the mean row, and the mean row of the class (the owner has the labels)
 
-MSE on rows scaled to 0..1, PSNR = -10 log10 MSE, SSIM (Wang et al. 2004, 7 x 7 windows, images only). The ridge decoder is
-tried too and the better of the two is reported: a weak decoder is no evidence of privacy.
+MSE on rows scaled to 0..1, PSNR = -10 log10 MSE, SSIM (Wang et al. 2004, 7 x 7 windows, images only). The ridge
+decoder is tried too and the better of the two is reported: a weak decoder is no evidence of privacy.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,8 @@ def perceptron(x: Tensor, y: Tensor, query: Tensor, steps: int, key: int, hidden
     tool = torch.optim.AdamW([*weights, *bias], lr=3e-3, weight_decay=1e-2)
 
     def decode(z: Tensor) -> Tensor:
-        return F.relu(z @ weights[0] + bias[0]) @ weights[1] + bias[1]
+        out: Tensor = F.relu(z @ weights[0] + bias[0]) @ weights[1] + bias[1]
+        return out
 
     for step in range(steps):
         tool.param_groups[0]["lr"] = 3e-3 * (1 - step / steps)
