@@ -65,15 +65,15 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     return found
 
 
-def append(path: str | Path, record: Record) -> None:
-    """Adds one line, complete and on the disk when this returns, or not at all; safe beside other writers."""
+def append(path: str | Path, *new: Record) -> None:
+    """Adds a line for each, all complete and on the disk when this returns, or none; safe beside other writers."""
     path = Path(path)
-    line = json.dumps(finite(record), allow_nan=False).encode() + b"\n"
+    lines = b"".join(json.dumps(finite(record), allow_nan=False).encode() + b"\n" for record in new)
     with _locked(path) as handle:
         size = _mend(handle)
         try:
-            written = os.write(handle, line)
-            if written < len(line):
+            written = os.write(handle, lines)
+            if written < len(lines):
                 raise OSError(None, "the disk is full")
             os.fsync(handle)
         except OSError as error:

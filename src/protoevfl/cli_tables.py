@@ -1,0 +1,118 @@
+"""Tables of the command line: records to rows of text, mean and spread over seeds."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of a record and how it is written."""
+
+    title: str
+    value: Callable[[Record], float | None]
+    write: Callable[[float], str]
+
+
+def metric(name: str) -> Callable[[Record], float | None]:
+    return lambda record: record["metrics"].get(name)
+
+
+def percent(value: float) -> str:
+    """
+    >>> percent(0.8571)
+    '85.7'
+    """
+    return f"{100 * value:.1f}"
+
+
+def size(count: float) -> str:
+    """Bytes as a person reads them.
+
+    >>> size(0), size(181_440), size(65_845_440)
+    ('0', '181 kB', '65.8 MB')
+    """
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count:.0f}"
+
+
+def both_ways(record: Record) -> float:
+    return float(record["bytes"]["up"] + record["bytes"]["down"])
+
+
+COLUMNS = (
+    Column("accuracy %", metric("accuracy"), percent),
+    Column("balanced %", metric("balanced_accuracy"), percent),
+    Column("AUC %", metric("auc"), percent),
+    Column("seen %", metric("seen_accuracy"), percent),
+    Column("unseen %", metric("unseen_recall"), percent),
+    Column("H %", metric("harmonic_mean"), percent),
+    Column("rare %", metric("rare_recall"), percent),
+    Column("bytes", both_ways, size),
+    Column("rounds", lambda record: record["rounds"], "{:.0f}".format),
+    Column("seconds", lambda record: record["seconds"], "{:.1f}".format),
+)
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation (None for one value).
+
+    >>> mean_std([1.0, 2.0, 3.0]), mean_std([4.0])
+    ((2.0, 1.0), (4.0, None))
+    """
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    return mean, math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+def cell(column: Column, records: Iterable[Record]) -> str:
+    """`mean +- std` over the records that have the number, or a dash."""
+    values = [v for v in map(column.value, records) if v is not None]
+    if not values:
+        return "-"
+    mean, std = mean_std(values)
+    spread = std is not None and column.write not in (size,) and column.title not in ("rounds", "seconds")
+    return f"{column.write(mean)} ± {column.write(std)}" if spread and std is not None else column.write(mean)
+
+
+def columns_for(groups: Iterable[Sequence[Record]], titles: Sequence[str] | None = None) -> list[Column]:
+    """The columns (of those asked for) that at least one record can fill."""
+    records = [record for group in groups for record in group]
+    chosen = [c for c in COLUMNS if titles is None or c.title in titles]
+    if not any(record["metrics"].get("unseen_recall") is not None for record in records):
+        chosen = [c for c in chosen if c.title not in ("seen %", "unseen %", "H %")]
+    return [c for c in chosen if any(c.value(record) is not None for record in records)]
+
+
+def show(title: str, head: str, groups: Mapping[str, Sequence[Record]], columns: Sequence[Column]) -> None:
+    """Prints one row a group on stdout."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column(head, no_wrap=True)
+    for column in columns:
+        table.add_column(column.title, justify="right", no_wrap=True)
+    for name, records in groups.items():
+        table.add_row(name, *(cell(column, records) for column in columns))
+    console = Console(highlight=False)
+    wide = console.measure(table).maximum
+    Console(highlight=False, width=max(console.width, wide)).print(table)
+
+
+def summary(records: Sequence[Record]) -> dict[str, Any]:
+    """The same numbers for machines: {"seeds": [...], "accuracy": {"mean", "std"}, ...}, rates as fractions."""
+    names = ("accuracy", "balanced_accuracy", "macro_f1", "auc", "seen_accuracy", "unseen_recall", "harmonic_mean",
+             "rare_recall")  # fmt: skip
+    values = {name: [v for r in records if (v := r["metrics"].get(name)) is not None] for name in names}
+    values |= {"bytes": [both_ways(r) for r in records], "rounds": [r["rounds"] for r in records]}
+    values |= {"seconds": [r["seconds"] for r in records]}
+    numbers = {name: dict(zip(("mean", "std"), mean_std(some))) for name, some in values.items() if some}
+    return {"seeds": [r["seed"] for r in records], **numbers}
