@@ -120,7 +120,8 @@ def candidates(method: str, dataset: str, budget: int) -> list[dict[str, Any]]:
 
 def fold_worlds(config: RunConfig, seed: int, device: str, folds: int = FOLDS) -> list[World]:
     """The seed's world once a fold, with that fold's aligned rows moved to the rows to be predicted."""
-    return [_fold(prepare(config, seed, device), fold, folds) for fold in range(folds)]
+    world = prepare(config, seed, device)
+    return [_fold(world, fold, folds) for fold in range(folds)]
 
 
 def _fold(world: World, fold: int, folds: int) -> World:
@@ -133,7 +134,9 @@ def _fold(world: World, fold: int, folds: int) -> World:
     tables = [replace(t, aligned=t.aligned[~held], query=t.aligned[held]) for t in world.tables]
     inside = replace(world.labels, aligned=labels[~held], query=labels[held])
     device = world.owner.device
-    owner = replace(world.owner, labels=inside.aligned.to(device), central=_central(world, held.to(device)))
+    owner = replace(
+        world.owner, labels=inside.aligned.to(device), central=_central(world, held.to(device)), head=None, memory={}
+    )
     return replace(world, tables=tables, labels=inside, owner=owner)
 
 
