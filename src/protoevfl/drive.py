@@ -28,6 +28,8 @@ def drive(
 
     With on_party_loss = "skip" a lost party is simply missing from the replies, else the run stops and names it.
     """
+    if on_party_loss not in ("abort", "skip"):
+        raise UserError(f"on_party_loss must be abort or skip, not '{on_party_loss}'")
     results: dict[int, T] = {}
     waiting: dict[int, Any] = dict.fromkeys(range(len(talks)))  # what to send into each talk next
     while waiting:
@@ -56,7 +58,7 @@ def _replies(
 ) -> dict[int, Message]:
     replies: dict[int, Message] = {}
     for m in batch:
-        reply = got[run, m]
+        reply = got.get((run, m), PartyError(m, "the engine brought no reply"))
         if not isinstance(reply, PartyError):
             replies[m] = reply
         elif policy != "skip":

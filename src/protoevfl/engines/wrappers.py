@@ -27,7 +27,7 @@ class Metered:
         for (run, party), request in requests.items():
             if party != self.active:
                 self._count(run, party, "down", request)
-                reply = replies[run, party]
+                reply = replies.get((run, party))
                 if isinstance(reply, Message):
                     self._count(run, party, "up", reply)
         return replies
@@ -58,7 +58,9 @@ class Recorded:
 
     def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
         replies = self.engine.exchange(requests)
-        self.transcript += [(r, p, request, replies[r, p]) for (r, p), request in requests.items()]
+        for (run, party), request in requests.items():
+            reply = replies.get((run, party), PartyError(party, "the engine brought no reply"))
+            self.transcript.append((run, party, request, reply))
         return replies
 
 
