@@ -35,11 +35,13 @@ def memberships(a: Tensor, sums: Tensor, fixed: Tensor, start: Tensor, steps: in
     rate = 1 / (torch.linalg.matrix_norm(a, 2) ** 2 + push).clamp(min=1e-30)
     w = last = torch.where(free, start, known)
     ahead, momentum = w, 1.0
-    for _ in range(steps):
+    for step in range(steps):
         gradient = a @ (a.T @ ahead - sums) - push * ahead
         w = torch.where(free, onto_simplex(ahead - rate * gradient), known)
         grown = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         ahead = w + (momentum - 1) / grown * (w - last)
+        if step % 25 == 24 and float((w - last).abs().max()) < 1e-4:
+            break
         last, momentum = w, grown
     return w
 

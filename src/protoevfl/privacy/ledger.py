@@ -75,15 +75,21 @@ class Ledger:
         if any(e.name == name and e.party == party and e.direction == direction for e in self.entries):
             return
         entry = Entry(name, party, direction, sigma, sensitivity)
-        spent, after = self.epsilon(party, direction), self._cost([*self._of((party,), direction), entry])
-        if self.epsilon_budget is not None and after > self.epsilon_budget:
-            raise UserError(
-                f"privacy budget reached: party {party}, {direction}, has spent epsilon {spent:.2f} of "
-                f"{self.epsilon_budget:g} and this release would make it {after:.2f}; stop here, allow fewer releases "
-                "(privacy.releases), or add more noise"
-            )
+        self._refuse_over_budget(entry)
         self.entries.append(entry)
         self._write()
+
+    def _refuse_over_budget(self, entry: Entry) -> None:
+        if self.epsilon_budget is None:
+            return
+        before = self._of((entry.party,), entry.direction)
+        after = self._cost([*before, entry])
+        if after > self.epsilon_budget:
+            raise UserError(
+                f"privacy budget reached: party {entry.party}, {entry.direction}, has spent epsilon "
+                f"{self._cost(before):.2f} of {self.epsilon_budget:g} and this release would make it {after:.2f}; stop "
+                "here, allow fewer releases (privacy.releases), or add more noise"
+            )
 
     def epsilon(self, party: int, direction: Direction) -> float:
         """What has been spent on this party in this direction, at the ledger's delta."""
