@@ -23,6 +23,7 @@ from protoevfl.drive import Address, Engine, drive
 from protoevfl.engines.in_process import InProcess
 from protoevfl.engines.stacked import Stacked
 from protoevfl.engines.wrappers import Metered, QueryCache
+from protoevfl.errors import UserError
 from protoevfl.method import Method, Report
 from protoevfl.owner import Central, LabelOwner
 from protoevfl.party import Party
@@ -112,11 +113,19 @@ def engine_for(method: Method, worlds: Sequence[World], kind: str, device: str) 
 
 def choose_engine(kind: str, device: str) -> str:
     """auto: stacked everywhere it was measured to be no slower (docs/performance.md)."""
+    if kind not in ("auto", "loop", "stacked"):
+        raise UserError(f"unknown engine '{kind}'; there are auto, loop, stacked")
     return "stacked" if kind == "auto" else kind
 
 
 def choose_device(device: str) -> str:
-    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    """auto: the GPU where there is one."""
+    there = torch.cuda.is_available()
+    if device not in ("auto", "cpu", "cuda"):
+        raise UserError(f"unknown device '{device}'; there are auto, cpu, cuda")
+    if device == "cuda" and not there:
+        raise UserError("no CUDA device can be used here; take --device cpu or auto")
+    return ("cuda" if there else "cpu") if device == "auto" else device
 
 
 def run(
@@ -129,6 +138,8 @@ def run(
     watch: Watch | None = None,
 ) -> list[dict[str, Any]]:
     """Runs a cell for several seeds in lockstep; one record a seed."""
+    if not seeds:
+        return []
     device = choose_device(device)
     kind = choose_engine(engine, device)
     method = build(config.method, config.preset, config.dataset, config.overrides)

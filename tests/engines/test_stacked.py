@@ -22,7 +22,6 @@ from protoevfl.messages import BackwardBatch, Embed, Embeddings, ForwardBatch, W
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.split import Vanilla
 from protoevfl.methods.warmup import WarmUpSettings
-from protoevfl.owner import LabelOwner
 from protoevfl.party import Party
 from tests.tiny import ALIGNED, addresses, column_table, image_table, owner, party_keys
 
@@ -150,6 +149,5 @@ def test_requests_of_different_types_in_one_exchange() -> None:
         torch.testing.assert_close(values(other[a]), reply.values, atol=5e-3, rtol=0)
 
 
-def test_an_owner_on_its_own_is_not_needed_by_the_engine() -> None:
-    assert isinstance(owner(), LabelOwner)
+def test_nobody_asked_nobody_answers() -> None:
     assert stacked(PROTO, images()).exchange({}) == {}

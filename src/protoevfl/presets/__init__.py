@@ -59,11 +59,17 @@ def _make(cls: type, values: Mapping[str, Any]) -> Any:
         if rest:
             nested.setdefault(first, {})[rest] = value
         else:
-            plain[first] = tuple(value) if isinstance(value, list) else _checked(cls, first, value, hints[first])
+            plain[first] = _checked(cls, first, value, hints[first])
     return cls(**plain, **{name: _make(hints[name], part) for name, part in nested.items()})
 
 
 def _checked(cls: type, name: str, value: Any, hint: Any) -> Any:
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{cls.__name__}.{name} must be a list, not {value!r}")
+        return tuple(value)
+    if dataclasses.is_dataclass(hint) and not isinstance(value, typing.cast(type, hint)):
+        raise UserError(f"{cls.__name__}.{name} is a group of settings: set them one by one, as '{name}.<setting>'")
     allowed = typing.get_args(hint) or (hint,)
     if float in allowed and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
