@@ -149,8 +149,8 @@ def printed_numbers(cells: Cells) -> tuple[str, str]:
 def exponent(cells: Cells) -> tuple[str, str]:
     found = [(c.tags["dataset"], c.tags["tau"], c.mean("fitted exponent")) for c in cells]
     said = ", ".join(f"{d} tau {t}: {e:.2f}" for d, t, e in found if e is not None)
-    assumptions = "assumptions not met: phi > L, a local problem solved to accuracy, the hyper-gradient; a rate was measured, none proven"
-    return UNTESTABLE, f"fitted exponents {said}; {assumptions}" if said else assumptions
+    unmet = "assumptions not met: phi > L, local problem solved to accuracy, hyper-gradient; measured, not proven"
+    return UNTESTABLE, f"fitted exponents {said}; {unmet}" if said else unmet
 
 
 CLAIMS = (

@@ -7,6 +7,7 @@ name in front, so that two pictures cannot take each other's clip paths.
 import io
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ class Picture:
     caption: str
     figure: Figure
 
+    @cached_property
+    def raw(self) -> str:
+        """The figure as an SVG file; the layout is solved once."""
+        if self.figure.get_layout_engine() is not None:
+            self.figure.draw_without_rendering()
+            self.figure.set_layout_engine("none")
+        out = io.StringIO()
+        with matplotlib.rc_context({**STYLE, "svg.hashsalt": self.slug}):
+            self.figure.savefig(out, format="svg", metadata={"Date": None})
+        return out.getvalue()
+
 
 def colour(method: str, position: int = 0) -> str:
     return COLOURS.get(method, f"C{position % 10}")
@@ -75,20 +87,9 @@ def panels(count: int, width: float = 4.4, height: float = 3.4, across: int = 2)
     return figure, axes[: max(count, 1)]
 
 
-def raw_svg(picture: Picture) -> str:
-    """The figure as an SVG file; the layout is solved on the first call only."""
-    if picture.figure.get_layout_engine() is not None:
-        picture.figure.draw_without_rendering()
-        picture.figure.set_layout_engine("none")
-    out = io.StringIO()
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": picture.slug}):
-        picture.figure.savefig(out, format="svg", metadata={"Date": None})
-    return out.getvalue()
-
-
 def svg(picture: Picture) -> str:
     """The figure as an <svg> element for a page, with a title for screen readers."""
-    text = raw_svg(picture)
+    text = picture.raw
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{picture.slug}-", text)
     opening, _, rest = text.partition(">")
@@ -101,7 +102,7 @@ def save(picture: Picture, folder: Path, png: bool = True) -> list[Path]:
     """slug.svg and slug.png in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{picture.slug}.{kind}" for kind in ("svg", "png")]
-    paths[0].write_text(raw_svg(picture), encoding="utf-8")
+    paths[0].write_text(picture.raw, encoding="utf-8")
     if not png:
         return paths[:1]
     with matplotlib.rc_context(STYLE):

@@ -1,0 +1,69 @@
+"""Small pieces of HTML: everything that comes from records is escaped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from protoevfl.experiments.measure import Sample
+from protoevfl.experiments.spec import Quantity
+from protoevfl.experiments.tables import NOTHING, number
+
+
+@dataclass(frozen=True)
+class Text:
+    """A table's cell: what is shown (already HTML) and what it is sorted by."""
+
+    html: str
+    sort: str = ""
+    wide: bool = False
+
+
+def text(value: object, wide: bool = False) -> Text:
+    shown = "" if value is None else str(value)
+    return Text(escape(shown), shown, wide)
+
+
+def figure_text(value: float | None, digits: int = 1) -> Text:
+    return Text(number(value, digits), "" if value is None else repr(float(value)))
+
+
+def sample_text(sample: Sample, quantity: Quantity) -> Text:
+    """Ours ± std (n), the paper's number in grey, the difference in green or red."""
+    shown = number(sample.mean, quantity.digits)
+    if sample.std is not None:
+        shown += f" ± {number(sample.std, quantity.digits)}"
+    if sample.n:
+        shown += f" <span class='soft'>({sample.n})</span>"
+    if sample.printed is not None:
+        shown += f"<br><span class='paper'>paper {number(sample.printed, quantity.digits)}</span>"
+    if sample.difference is not None:
+        way = "up" if sample.difference >= 0 else "down"
+        shown += f" <span class='{way}'>{sample.difference:+,.{quantity.digits}f}</span>"
+    return Text(shown, "" if sample.mean is None else repr(sample.mean))
+
+
+def table(name: str, head: Sequence[str], rows: Sequence[Sequence[Text]], searchable: bool | None = None) -> str:
+    """A table that sorts; with a filter when it has more than eight rows."""
+    if not rows:
+        return "<p class='soft'>Nothing recorded.</p>"
+    heads = "".join(f'<th scope="col"><button type="button">{escape(h)}</button></th>' for h in head)
+    body = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
+    box = ""
+    if len(rows) > 8 if searchable is None else searchable:
+        box = (
+            f'<div class="filter"><label>Filter <input type="search" data-for="{name}" '
+            f'placeholder="words, all must occur"></label><output data-for="{name}"></output></div>'
+        )
+    return (
+        f'{box}<div class="table"><table class="sortable" id="{name}"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(cell: Text) -> str:
+    kind = ' class="wide"' if cell.wide else ""
+    return f'<td{kind} data-v="{escape("" if cell.sort == NOTHING else cell.sort)}">{cell.html}</td>'
+
+
+def paragraph(sentence: str, kind: str = "") -> str:
+    return f"<p{f' class={kind!r}' if kind else ''}>{escape(sentence)}</p>"
