@@ -25,7 +25,13 @@ def embeddings(seed: int, rows: int = ROWS, width: int = WIDTH, spread: float = 
 
 
 def transcript(
-    f: Tensor, labels: Tensor, settings: PrivacySettings, rounds: int, rule: str = "none", rho: float = 0.5, seed: int = 0
+    f: Tensor,
+    labels: Tensor,
+    settings: PrivacySettings,
+    rounds: int,
+    rule: str = "none",
+    rho: float = 0.5,
+    seed: int = 0,
 ) -> list[tuple[int, Message, Message]]:
     """A party that moves its embeddings a little in each round, and an owner that sends their class means."""
     guard = OwnerGuard(settings, labels, CLASSES, SeededNoise(seed))
