@@ -24,6 +24,7 @@ from protoevfl.method import PartyError
 
 Send = Callable[[str, bytes, float], bytes]  # (party, frame, seconds) -> frame
 RETRY_S = 2.0
+MISSED_S = 5.0  # for a party that missed the round before
 
 
 class LostError(Exception):
@@ -32,6 +33,14 @@ class LostError(Exception):
 
 class PartyRefusedError(UserError):
     """A party was reached and said no; asking again is of no use."""
+
+
+def canonical(data: bytes) -> bytes:
+    """The same safetensors bytes with the header's entries sorted: equal messages become equal bytes."""
+    length = int.from_bytes(data[:8], "little")
+    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + data[8 + length :]
 
 
 def _nothing(round: int, absent: Mapping[str, str]) -> None:
@@ -52,9 +61,13 @@ class Lead:
 
     def __post_init__(self) -> None:
         self.round = 0
+        self.seconds: list[float] = []  # of each exchange
         self.missed: dict[str, list[int]] = {name: [] for name in self.spec.parties}
         self.heads: dict[str, str] = {}
         self.pool = ThreadPoolExecutor(len(self.spec.parties), thread_name_prefix="ask")
+
+    def close(self) -> None:
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
     def hello(self) -> None:
         """Ask every party whether it takes part; refusals stop the run before anything is sent."""
@@ -70,7 +83,8 @@ class Lead:
     def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
         """One round: from the journal if it was done before, else from the parties."""
         self.round += 1
-        bodies = {self.spec.parties[party]: encode(message) for (_, party), message in requests.items()}
+        start = time.perf_counter()
+        bodies = {self.spec.parties[party]: canonical(encode(message)) for (_, party), message in requests.items()}
         done = self._from_journal(bodies)
         answers = done if done is not None else self._from_parties(bodies)
         for name, answer in answers.items():
@@ -78,6 +92,7 @@ class Lead:
                 self.missed[name].append(self.round)
             else:
                 self.missed[name] = []
+        self.seconds.append(time.perf_counter() - start)
         self.watch(self.round, {n: a.reason for n, a in answers.items() if isinstance(a, PartyError)})
         return {a: self._decoded(answers[self.spec.parties[a[1]]]) for a in requests}
 
@@ -149,6 +164,8 @@ class Lead:
     def _ask(self, name: str, frame: bytes) -> bytes:
         """The body of the party's answer. Asked again (the party answers a round once) until the deadline."""
         patience = self.spec.deadline_s + (self.spec.wait_s if self.spec.on_party_loss == "wait" else 0.0)
+        if self.missed[name]:  # with "skip": it did not answer the last round, so do not hold up this one for long
+            patience = min(patience, MISSED_S)
         end = time.monotonic() + patience
         while True:
             left = end - time.monotonic()

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from protoevfl.core import random as rnd
+from protoevfl.deploy import probe
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
@@ -37,6 +38,8 @@ class LocalParty:
 
 def make_method(kit: Kit, spec: JobSpec) -> Method:
     """The method as the job's specification says, on this site's kind of data."""
+    if spec.method == probe.Probe.name:
+        return probe.make(spec.settings)
     config = kit.party_config()
     dataset = str(config["demo"]["dataset"]) if "demo" in config else "table"
     return build(spec.method, spec.preset, dataset, spec.settings)
@@ -44,13 +47,16 @@ def make_method(kit: Kit, spec: JobSpec) -> Method:
 
 def make_party(kit: Kit, spec: JobSpec) -> LocalParty:
     """This site's party, on the rows its own party.toml names."""
-    world, index = _demo(kit, spec), spec.parties.index(kit.name)
-    party = Party(make_method(kit, spec), world.tables[index], rnd.key(spec.seed, "party", index))
+    index = spec.parties.index(kit.name)
+    table = probe.table(kit.name) if spec.method == probe.Probe.name else _demo(kit, spec).tables[index]
+    party = Party(make_method(kit, spec), table, rnd.key(spec.seed, "party", index))
     return LocalParty(party, {"classes": spec.classes}, spec.max_bytes)
 
 
 def make_owner(kit: Kit, spec: JobSpec) -> tuple[Method, LabelOwner, int]:
     """The active party's side: (method, owner, number of rows to be predicted)."""
+    if spec.method == probe.Probe.name:
+        return make_method(kit, spec), probe.owner(len(spec.parties), spec.seed), 1
     world = _demo(kit, spec)
     return make_method(kit, spec), world.owner, len(world.labels.query)
 

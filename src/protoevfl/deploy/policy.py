@@ -11,7 +11,7 @@ from protoevfl.errors import UserError
 TEMPLATE = """\
 # Which jobs this party takes part in. A job that breaks a rule is refused, and the refusal is logged.
 active = "{active}"                 # the only party that may lead jobs here
-methods = ["proto_evfl"]
+methods = ["proto_evfl", "probe"]   # probe sends made-up numbers, to try the connection
 presets = ["default"]
 max_rounds = 200                    # most exchanges of one job
 send = ["Done", "Embeddings", "Learned"]   # message types that may leave this party
@@ -30,7 +30,7 @@ class Policy:
     """The rules; defaults are the strict end where there is one."""
 
     active: str
-    methods: tuple[str, ...] = ("proto_evfl",)
+    methods: tuple[str, ...] = ("proto_evfl", "probe")
     presets: tuple[str, ...] = ("default",)
     max_rounds: int = 200
     send: tuple[str, ...] = ("Done", "Embeddings", "Learned")

@@ -104,9 +104,9 @@ def make_host(kit: Kit, spec: JobSpec) -> PartyHost:
 def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditLog) -> str:
     """The active party's main line: agree, train, predict, keep the result. Says how it ended in status.json too."""
     note = Status(kit, spec)
+    journal = CheckpointStore(kit.run_folder(spec.run) / "journal", keep=None)
+    engine = Lead(spec, send, journal, log, {"classes": spec.classes}, absent, note.round)
     try:
-        engine = Lead(spec, send, CheckpointStore(kit.run_folder(spec.run) / "journal", keep=None), log,
-                      {"classes": spec.classes}, absent, note.round)  # fmt: skip
         note.write("running")
         engine.hello()
         facts = train(kit, spec, engine)
@@ -117,6 +117,8 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
         note.write("lost", error=str(error))
     except (UserError, ValueError, KeyError, RuntimeError, OSError) as error:
         note.write("failed", error=str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
+    finally:
+        engine.close()
     return str(note.facts.get("error"))
 
 
@@ -128,10 +130,11 @@ def train(kit: Kit, spec: JobSpec, engine: Lead) -> dict[str, Any]:
     from protoevfl.drive import drive
 
     method, owner, queries = local.make_owner(kit, spec)
-    for _ in drive([method.train(owner)], engine, spec.on_party_loss):
+    loss = "skip" if spec.on_party_loss == "skip" else "abort"  # the engine has done the waiting
+    for _ in drive([method.train(owner)], engine, loss):
         pass
     if queries:
-        asking = drive([method.predict(owner, owner.parties)], engine, spec.on_party_loss)
+        asking = drive([method.predict(owner, owner.parties)], engine, loss)
         while True:
             try:
                 next(asking)
@@ -140,7 +143,7 @@ def train(kit: Kit, spec: JobSpec, engine: Lead) -> dict[str, Any]:
                 break
         path = kit.run_folder(spec.run) / "predictions.safetensors"
         durable.write(path, save({"probabilities": probabilities.detach().cpu().contiguous()}))
-    return {"rounds": engine.round, "predicted": queries}
+    return {"rounds": engine.round, "predicted": queries, "exchange_s": [round(s, 4) for s in engine.seconds]}
 
 
 class Status:

@@ -141,15 +141,20 @@ class _Supervisor:
             hub.abort(job)
 
     def _watch(self, hub: nvflare.Session, job: str) -> tuple[str, str]:
-        seen, shown = hub.seen(), -1
+        seen, shown, gone = hub.seen(), -1, list[str]()
         while True:
             state = hub.state(job)
             status = read_status(self.kit, self.spec.run)
-            if status.get("job") == job and status.get("round", 0) > shown:
+            begun = status.get("job") == job
+            if begun and status.get("round", 0) > shown:
                 shown = int(status["round"])
                 self.say(f"round {shown}")
             if state.startswith(FINAL):
-                return state, self._blame(hub, job, state)
+                return state, self._blame(hub, job, state, gone)
+            if begun and status.get("state") == "running" and not gone:
+                gone = [n for n, there in hub.working(job).items() if there is False and n in self._present()]
+                if gone:  # the hub does not notice when a party's main process was restarted
+                    hub.abort(job)
             if self.absent and self._returned(hub.seen(), seen):
                 hub.abort(job)
             time.sleep(POLL_S)
@@ -161,8 +166,10 @@ class _Supervisor:
             self.absent -= back
         return bool(back)
 
-    def _blame(self, hub: nvflare.Session, job: str, state: str) -> str:
+    def _blame(self, hub: nvflare.Session, job: str, state: str, gone: list[str]) -> str:
         """Which party could not be reached, from what the hub says of the deployment; with `skip` it is left out."""
+        if gone:
+            return f"the job process of {', '.join(gone)} ended"
         failed = [line for line in hub.detail(job) if not line.endswith(": OK")]
         names = [n for n in self.spec.parties if any(line.startswith(f"{n}:") for line in failed)]
         if self.spec.on_party_loss == "skip":

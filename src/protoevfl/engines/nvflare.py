@@ -158,6 +158,15 @@ class Session:
         info = self._do(self._session.get_system_info)
         return {str(client.name): float(client.last_connect_time) for client in info.client_info}
 
+    def working(self, job: str) -> dict[str, bool | None]:
+        """Does each site have a process for the job? None where the site does not answer."""
+        found: dict[str, bool | None] = {}
+        for row in self._do(self._session.get_client_job_status) or []:
+            name = str(row["client_name"])
+            silent = row.get("status") in ("no_reply", "error")
+            found[name] = None if silent else bool(found.get(name)) or row.get("job_id") == job
+        return found
+
     def jobs(self) -> dict[str, str]:
         """{job: state} of everything the hub remembers."""
         return {str(j["job_id"]): str(j.get("status")) for j in self._do(self._session.list_jobs)}
