@@ -68,7 +68,7 @@ def test_colluding_parties_solve_what_one_cannot() -> None:
         f = f @ torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(party)))[0]
         f = f + torch.randn(f.shape, generator=torch.Generator().manual_seed(party))
         said = [(party, q, r) for _, q, r in transcript(f, labels, BARE, 1)]
-            members.append(views(said, 400, CLASSES, active=-1)[party])
+        members.append(views(said, 400, CLASSES, active=-1)[party])
     none = know(labels, 0, CLASSES, 0)
     alone = best(linear_system(members[0], none), labels, none)
     joint = best(collusion(together(members), none), labels, none)
