@@ -132,7 +132,7 @@ def set_log_level(value: str | None) -> None:
         raise UserError(f"unknown log level '{value}'; there are {', '.join(LEVELS)}")
     log = logging.getLogger("protoevfl")
     log.setLevel(value.upper())
-    if not log.handlers:
+    if all(isinstance(handler, logging.NullHandler) for handler in log.handlers):
         log.addHandler(_formatted(logging.StreamHandler()))
 
 
@@ -181,10 +181,10 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
+    MANNER.quiet = MANNER.json = False
     log = logging.getLogger("protoevfl")
-    log.propagate = False
-    if not log.handlers:
-        log.addHandler(logging.NullHandler())
+    log.propagate, log.handlers[:] = False, [logging.NullHandler()]
+    log.setLevel(logging.NOTSET)
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
         result = app(args=given or ["--help"], prog_name="protoevfl", standalone_mode=False)
@@ -198,7 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error: unknown option, missing argument
-            return _fail(f"{error.format_message()}{_hint(error)}")
+            said = error.format_message()
+            return _fail(f"{said}{_hint(error)}") if said else 2  # without a message: the help was printed
         log.exception("internal error")
         raise
 

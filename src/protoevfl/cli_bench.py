@@ -64,8 +64,10 @@ def bench(
                   profile=profile, overrides=overrides[name])
         for name in names
     ]  # fmt: skip
-    check_cells(cells, numbers)
+    split = check_cells(cells, numbers)
     how = how_to_run(device, engine, lockstep, numbers)
+    note(split)
+    note(f"engine {how['engine']} on {how['device']}, {how['lockstep']} seed(s) at once: {how.pop('why')}")
     left = records.missing(cells, numbers, done)
     total, waiting = len(cells) * len(numbers), sum(len(some) for _, some in left)
     if waiting < total:
@@ -74,7 +76,7 @@ def bench(
     failed = fill(out, left, how, subsets)
     finish(out, cells, numbers, how, as_json)
     if failed:
-        raise UserError("; ".join(failed))
+        raise UserError(f"{len(failed)} run(s) failed, the others are in {out}; the first: {failed[0]}")
 
 
 def choice(value: str, known: Sequence[str], option: str) -> None:
@@ -82,8 +84,11 @@ def choice(value: str, known: Sequence[str], option: str) -> None:
         raise UserError(f"{option} is one of {', '.join(known)}, not '{value}'")
 
 
-def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> None:
-    """Refuses what cannot run before anything is run or written: method, settings, data set, every split."""
+def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
+    """Refuses what cannot run before anything is run or written: method, settings, data set, every split.
+
+    Returns the summary of the first seed's split.
+    """
     from protoevfl.data import sources
     from protoevfl.data.splits import split_dataset
     from protoevfl.data.views import party_views
@@ -94,11 +99,11 @@ def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> None:
     dataset = sources.load(cells[0].dataset)
     party_views(dataset, cells[0].parties)
     splits = [split_dataset(dataset, cells[0].split_spec(), seed) for seed in seeds]
-    note(splits[0].summary())
+    return splits[0].summary()
 
 
 def how_to_run(device: str, engine: str, lockstep: int | None, seeds: Sequence[int]) -> dict[str, Any]:
-    """Device, engine and seeds at once, and says which and why."""
+    """Device, engine, seeds at once, and why this engine."""
     import torch
 
     from protoevfl.run import choose_device, choose_engine
@@ -110,13 +115,13 @@ def how_to_run(device: str, engine: str, lockstep: int | None, seeds: Sequence[i
     if lockstep is not None and lockstep < 1:
         raise UserError(f"--lockstep is at least 1, not {lockstep}")
     at_once = lockstep or (len(seeds) if where == "cuda" else 1)
-    why = "as asked" if engine != "auto" else "auto: the faster one on this device by our measurements"
-    note(f"engine {kind} on {where}, {at_once} seed(s) at once ({why})")
-    return {"device": where, "engine": kind, "lockstep": at_once}
+    why = "as asked" if engine != "auto" else "the faster one on this device by our measurements"
+    return {"device": where, "engine": kind, "lockstep": at_once, "why": why}
 
 
 def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[str, Any], subsets: bool) -> list[str]:
     """Runs what is missing; returns what failed. A run that fails stops neither the others nor loses them."""
+    from protoevfl.experiments.jobs import stamp
     from protoevfl.run import run
 
     step, failed, done = how["lockstep"], list[str](), 0
@@ -130,7 +135,7 @@ def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[s
             try:
                 new = run(config, some, device=how["device"], engine=how["engine"], subsets=subsets,
                           watch=_watch(bars, title))  # fmt: skip
-                records.append(out, *new)
+                records.append(out, *({**record, **stamp()} for record in new))
             except UserError as error:
                 failed.append(f"{title}: {error}")
                 bars.note(failed[-1])
@@ -201,3 +206,25 @@ def demo(
 
     choice(device, DEVICES, "--device")
     demonstrate(seed, device, as_json)
+
+
+def tune(
+    method: Annotated[str, Option(help="The method to search for.")] = "proto_evfl",
+    dataset: Annotated[str, Option(help="The data set to search on.")] = "digits",
+    budget: Annotated[int, Option(help="Settings tried, the preset itself included; the same for every method.")] = 6,
+    seeds: Annotated[str, Option(help="Seeds of the search; apart from those of reported runs.")] = "100,101",
+    aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
+    parties: Annotated[int, Option(help="2 to 8.")] = 4,
+    pool: Annotated[int | None, Option(help="Unaligned rows of each party; default: the data set's.")] = None,
+    device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
+    out: Annotated[str | None, Option(help="Add the whole search to this file, one JSON line.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the whole search as JSON.")] = False,
+) -> None:
+    """Search a method's settings on a validation part of the aligned rows; test rows are not looked at."""
+    from protoevfl.cli_tune import search
+
+    choice(device, DEVICES, "--device")
+    if out is not None:
+        records.check_writable(out)
+    numbers = whole_numbers(seeds, "--seeds")
+    search(method, dataset, budget, numbers, device, aligned, parties, pool, out, as_json)

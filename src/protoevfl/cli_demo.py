@@ -58,13 +58,11 @@ def sentence(found: Mapping[str, Mapping[str, Any]]) -> str:
     ours, theirs = found["proto_evfl"], found["vanilla"]
     a, b = (100 * (r["metrics"]["unseen_recall"] or 0.0) for r in (ours, theirs))
     bytes_a, bytes_b = map(cli_tables.both_ways, (ours, theirs))
-    times = f"{bytes_b / bytes_a:,.0f} times fewer bytes" if 0 < bytes_a < bytes_b else "as many bytes"
-    if a > b:
-        return (
-            f"Proto-EVFL finds {a:.0f} % of the rows of digit {UNSEEN}, for which nobody has a label "
-            f"(Vanilla VFL: {b:.0f} %), with {times} and without any gradient crossing."
-        )
+    cost = f"{bytes_b / bytes_a:,.0f} times fewer bytes" if 0 < bytes_a < bytes_b else "no fewer bytes"
+    if a <= b:
+        verdict = "No method finds" if b == 0 else f"Vanilla VFL finds {b:.0f} % and Proto-EVFL {a:.0f} % of"
+        return f"{verdict} the rows of digit {UNSEEN}; Proto-EVFL sends {cost} than Vanilla VFL, and no gradient."
     return (
-        f"No method told digit {UNSEEN} from the rest this time; Proto-EVFL sent {times} than Vanilla VFL, "
-        f"and no gradient crossed."
+        f"Nobody has a label for digit {UNSEEN}: Vanilla VFL finds {b:.0f} % of its rows, Proto-EVFL {a:.0f} %, "
+        f"with {cost} and without any gradient sent."
     )

@@ -92,19 +92,26 @@ def columns_for(groups: Iterable[Sequence[Record]], titles: Sequence[str] | None
 
 def show(title: str, head: str, groups: Mapping[str, Sequence[Record]], columns: Sequence[Column]) -> None:
     """Prints one row a group on stdout."""
+    rows = [[name, *(cell(column, records) for column in columns)] for name, records in groups.items()]
+    print_table([head, *(column.title for column in columns)], rows, title, text_columns=1)
+
+
+def print_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, text_columns: int = 9
+) -> None:
+    """A table on stdout, as wide as it needs to be; columns after the first `text_columns` are numbers."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column(head, no_wrap=True)
-    for column in columns:
-        table.add_column(column.title, justify="right", no_wrap=True)
-    for name, records in groups.items():
-        table.add_row(name, *(cell(column, records) for column in columns))
-    console = Console(highlight=False)
-    wide = console.measure(table).maximum
-    Console(highlight=False, width=max(console.width, wide)).print(table)
+    table = Table(box=box.SIMPLE_HEAD, title=title and Text(title), title_justify="left", title_style="bold")
+    for number, name in enumerate(head):
+        table.add_column(name, no_wrap=True, justify="left" if number < text_columns else "right")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    wide = Console(width=1000)
+    Console(highlight=False, width=wide.measure(table).maximum).print(table)
 
 
 def summary(records: Sequence[Record]) -> dict[str, Any]:
