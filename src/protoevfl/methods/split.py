@@ -24,7 +24,7 @@ from protoevfl.head import HeadNet, HeadSettings, mixup
 from protoevfl.messages import BackwardBatch, Done, Embed, Embeddings, ForwardBatch, Message, values
 from protoevfl.method import Asking, Report, Talk
 from protoevfl.methods.ensemble import Ensemble, blocks, flat, member_keys
-from protoevfl.methods.steps import one_view, per_epoch, set_rate, tracked
+from protoevfl.methods.steps import calibrate, one_view, per_epoch, set_rate, tracked
 from protoevfl.methods.warmup import gather
 from protoevfl.models import embed, extractor, inputs
 from protoevfl.owner import LabelOwner
@@ -61,7 +61,8 @@ class SplitLearning:
             case BackwardBatch():
                 return self.backward(cohort, request)
             case Embed(rows=which):
-                return Embeddings(embed(self.encoder(cohort), getattr(cohort.rows, which)))
+                net = calibrate(self.encoder(cohort), cohort.rows.aligned)
+                return Embeddings(embed(net, getattr(cohort.rows, which)))
         raise NotImplementedError(type(request).__name__)
 
     def encoder(self, cohort: Cohort) -> nn.Module:
