@@ -1,0 +1,272 @@
+"""The active side and the parties' borders, joined by a wire of this process that loses, repeats and damages frames."""
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from protoevfl.core import random as rnd
+from protoevfl.deploy import lead as lead_module
+from protoevfl.deploy import probe
+from protoevfl.deploy.audit_log import AuditLog, verify
+from protoevfl.deploy.checkpoints import CheckpointStore
+from protoevfl.deploy.envelope import Envelope, pack, unpack
+from protoevfl.deploy.host import PartyHost
+from protoevfl.deploy.lead import Lead, LostError, PartyRefusedError
+from protoevfl.deploy.local import LocalParty
+from protoevfl.deploy.policy import Policy
+from protoevfl.deploy.spec import JobSpec
+from protoevfl.drive import PartyLostError, drive
+from protoevfl.errors import UserError
+from protoevfl.messages import Embeddings, Learn, encode
+from protoevfl.party import Party
+from tests.faults.federation import expected
+
+NAMES = ("bank", "shop", "tele")
+SPEC = JobSpec(
+    "run-1", NAMES, method="probe", settings={"rounds": 6, "rows": 3, "width": 2}, rounds=20, down=("Learn", "Embed"),
+    up=("Embeddings", "Learned"), deadline_s=0.2, wait_s=0.2,
+)  # fmt: skip
+
+
+class CrashError(Exception):
+    """The active side's process dies here."""
+
+
+@dataclass
+class World:
+    """Three parties and the wire between them; `fault` may raise, or change a frame on its way in or out."""
+
+    folder: Path
+    spec: JobSpec = SPEC
+    fault: Callable[[str, bytes, str], bytes] = lambda name, frame, way: frame
+    hosts: dict[str, PartyHost] = field(default_factory=dict)
+
+    def host(self, name: str) -> PartyHost:
+        if name not in self.hosts:
+            self.hosts[name] = self.new_host(name)
+        return self.hosts[name]
+
+    def new_host(self, name: str) -> PartyHost:
+        method, key = probe.make(self.spec.settings), rnd.key(self.spec.seed, "party", NAMES.index(name))
+        make = lambda: LocalParty(Party(method, probe.table(name), key), {"classes": 2}, self.spec.max_bytes)  # noqa: E731
+        store, log = CheckpointStore(self.folder / name), AuditLog(self.folder / f"{name}.jsonl")
+        return PartyHost(make, name, self.spec, Policy("bank"), store, log)
+
+    def send(self, name: str, frame: bytes, seconds: float) -> bytes:
+        answer = self.host(name).answer(self.fault(name, frame, "in"), "bank")
+        return self.fault(name, answer, "out")
+
+    def lead(self, **changes: Any) -> Lead:
+        journal, log = CheckpointStore(self.folder / "journal", keep=None), AuditLog(self.folder / "lead.jsonl")
+        return Lead(self.spec, self.send, journal, log, {"classes": 2}, **changes)
+
+    def run(self, **changes: Any) -> Tensor:
+        engine, method = self.lead(**changes), probe.make(self.spec.settings)
+        owner = probe.owner(3, self.spec.seed)
+        engine.hello()
+        loss = "skip" if self.spec.on_party_loss == "skip" else "abort"
+        for _ in drive([method.train(owner)], engine, loss):
+            pass
+        asking = drive([method.predict(owner, owner.parties)], engine, loss)
+        try:
+            while True:
+                next(asking)
+        except StopIteration as stop:
+            return stop.value[0]  # type: ignore[no-any-return]
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lead_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(lead_module, "MISSED_S", 0.05)
+
+
+def test_the_result_is_that_of_the_in_process_engine(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert torch.equal(world.run(), expected(SPEC))
+    assert verify(tmp_path / "lead.jsonl")[0] > verify(tmp_path / "shop.jsonl")[0] > 14
+    text = (tmp_path / "shop.jsonl").read_text()
+    assert '"type": "Learned"' in text
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wire_that_loses_requests_and_answers_changes_nothing(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+
+    def lossy(name: str, frame: bytes, way: str) -> bytes:
+        if name != "bank" and rng.random() < 0.3:
+            raise LostError("cut")
+        return frame
+
+    world = World(tmp_path, replace(SPEC, wait_s=20.0), lossy)
+    assert torch.equal(world.run(), expected(SPEC))
+    assert "repeated" in (tmp_path / "shop.jsonl").read_text() + (tmp_path / "tele.jsonl").read_text()
+
+
+@pytest.mark.parametrize("crash_at", range(0, 40, 3))
+def test_a_crash_anywhere_is_resumed_bit_for_bit(tmp_path: Path, crash_at: int) -> None:
+    count = 0
+
+    def crash(name: str, frame: bytes, way: str) -> bytes:
+        nonlocal count
+        count += 1
+        if count == crash_at + 1:
+            raise CrashError
+        return frame
+
+    with suppress(CrashError):
+        World(tmp_path, fault=crash).run()
+    assert torch.equal(World(tmp_path).run(), expected(SPEC))  # new hosts: every process died
+
+
+def test_an_unreachable_party_stops_the_run_and_is_named(tmp_path: Path) -> None:
+    def gone(name: str, frame: bytes, way: str) -> bytes:
+        if name == "shop" and unpack(frame)[0].round == 3:
+            raise LostError("connection refused")
+        return frame
+
+    with pytest.raises(PartyLostError, match=r"party shop did not answer in round 3: connection refused"):
+        World(tmp_path, replace(SPEC, on_party_loss="abort"), gone).run()
+
+
+def test_skip_goes_on_without_the_party_and_takes_it_back(tmp_path: Path) -> None:
+    spec = replace(SPEC, on_party_loss="skip")
+
+    def away(name: str, frame: bytes, way: str) -> bytes:
+        if name == "shop" and unpack(frame)[0].round in (2, 3):
+            raise LostError("away")
+        return frame
+
+    result = World(tmp_path, spec, away).run()
+    assert result[1, 1] == result[2, 1] == 0
+    assert result[0, 1] != 0
+    assert result[3, 1] != 0
+    assert torch.equal(World(tmp_path, spec).run(), result)  # the journal remembers who was away
+
+
+def test_the_active_party_cannot_be_skipped(tmp_path: Path) -> None:
+    def away(name: str, frame: bytes, way: str) -> bytes:
+        if name == "bank":
+            raise LostError("away")
+        return frame
+
+    with pytest.raises(PartyLostError, match="bank"):
+        World(tmp_path, replace(SPEC, on_party_loss="skip"), away).run()
+
+
+def test_a_party_known_to_be_away_is_not_asked(tmp_path: Path) -> None:
+    spec = replace(SPEC, on_party_loss="skip")
+    world = World(tmp_path, spec)
+    result = world.run(absent=frozenset({"tele"}))
+    assert not result[:, 2].any()
+    assert "tele" not in world.hosts
+
+
+def _answer_with(body: bytes) -> Callable[[str, bytes, str], bytes]:
+    def change(name: str, frame: bytes, way: str) -> bytes:
+        envelope, _ = unpack(frame)
+        return pack(envelope, body) if (name, way, envelope.kind) == ("shop", "out", "reply") else frame
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (encode(Embeddings(torch.full((3, 2), float("nan")))), "NaN"),
+        (encode(Learn(0, torch.zeros(2, 1), torch.ones(2), torch.zeros(2))), "Learn was not agreed on"),
+        (b"\0" * 100, "not"),
+        (b"", "not a message"),
+    ],
+)
+def test_unusable_answers_stop_the_run_and_name_the_party(tmp_path: Path, body: bytes, word: str) -> None:
+    with pytest.raises(PartyRefusedError, match=f"party shop .*{word}"):
+        World(tmp_path, fault=_answer_with(body)).run()
+    assert '"decision": "refused"' in (tmp_path / "lead.jsonl").read_text()
+
+
+def test_an_oversized_answer_is_refused(tmp_path: Path) -> None:
+    big = encode(Embeddings(torch.zeros(200, 200)))
+    with pytest.raises(PartyRefusedError, match="over the limit"):
+        World(tmp_path, replace(SPEC, max_bytes=10_000), _answer_with(big)).run()
+
+
+def test_an_answer_of_an_earlier_round_is_refused(tmp_path: Path) -> None:
+    kept: list[bytes] = []
+
+    def replay(name: str, frame: bytes, way: str) -> bytes:
+        if (name, way) == ("shop", "out") and unpack(frame)[0].kind == "reply":
+            kept.append(frame)
+            return kept[0]
+        return frame
+
+    with pytest.raises(PartyRefusedError, match="replay or reorder"):
+        World(tmp_path, fault=replay).run()
+
+
+def _ask(world: World, caller: str = "bank", **changes: Any) -> str:
+    header = Envelope("request", "run-1", SPEC.digest(), "bank", "shop", 1)
+    body = encode(Learn(0, torch.zeros(2, 1), torch.ones(2), torch.zeros(2)))
+    envelope, _ = unpack(world.host("shop").answer(pack(replace(header, **changes), body), caller))
+    return f"{envelope.kind}: {envelope.note}"
+
+
+def test_a_party_answers_its_active_party_only(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert "tele may not ask" in _ask(world, caller="tele")
+    assert "may not ask" in _ask(world, caller="tele", sender="tele")
+    assert "may not ask" in _ask(world, sender="tele")
+    assert "addressed to tele" in _ask(world, to="tele")
+    assert "run other" in _ask(world, run="other")
+    assert "specification differs" in _ask(world, spec="x")
+    assert "not accounted for" in _ask(world, round=3)
+    assert "beyond the 20" in _ask(world, round=21, missed=tuple(range(1, 21)))
+    assert _ask(world).startswith("reply")
+    assert _ask(world).startswith("reply")  # again: from the checkpoint
+    assert world.host("shop").last == 1
+    assert (tmp_path / "shop.jsonl").read_text().count('"refused"') == 2 * 8
+
+
+def test_types_outside_the_policy_are_refused_both_ways(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    host = world.host("shop")
+    host.policy = replace(host.policy, receive=("Embed",))
+    assert "refused by policy" in _ask(world)
+    host.policy = replace(Policy("bank"), send=("Embeddings",))
+    assert "it would send Learned" in _ask(world)
+
+
+def test_a_party_that_fails_is_as_before_and_tells_no_detail(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    host = world.host("shop")
+    party = host.party
+    before = {n: t.clone() for n, t in party.state().items()}
+
+    def fail(request: bytes) -> bytes:
+        party.restore({"memory.x": torch.tensor([7.0])})
+        raise ValueError("row 17 of customers.csv")
+
+    party.handle_bytes = fail  # type: ignore[method-assign]
+    said = _ask(world)
+    assert "ValueError" in said
+    assert "customers" not in said
+    assert party.state() == before
+    assert host.last == 0
+
+
+def test_a_changed_job_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    World(tmp_path).run()
+    with pytest.raises(UserError, match="another specification"):
+        World(tmp_path, replace(SPEC, seed=1)).run()
+
+
+def test_more_rounds_than_agreed_are_not_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="more than the 3 rounds"):
+        World(tmp_path, replace(SPEC, rounds=3)).run()

@@ -1,0 +1,75 @@
+"""Specifications and policies: what is proposed, and who says no to what."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protoevfl.deploy import policy
+from protoevfl.deploy.policy import Policy
+from protoevfl.deploy.spec import JobSpec
+from protoevfl.errors import UserError
+
+SPEC = JobSpec("run-1", ("bank", "shop"), down=("Learn",), up=("Learned",), epsilon=2.0)
+
+
+def test_a_specification_survives_its_journey() -> None:
+    again = JobSpec.from_dict(SPEC.to_dict())
+    assert again == SPEC
+    assert again.digest() == SPEC.digest() != replace(SPEC, seed=1).digest()
+    assert SPEC.digest() in SPEC.review()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"run": "a/b"}, {"parties": ["bank"]}, {"parties": ["bank", "bank"]}, {"parties": "bank"}, {"rounds": 0},
+     {"rounds": "3"}, {"rounds": True}, {"code": "x"}, {"on_party_loss": "hope"}, {"epsilon": -1.0},
+     {"settings": {"x": object()}}, {"settings": []}, {"max_bytes": 1 << 40}, {"task": "shell"}],
+)  # fmt: skip
+def test_ill_formed_specifications_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        JobSpec.from_dict({**SPEC.to_dict(), **change})
+
+
+def test_the_template_is_a_policy_and_accepts_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(policy.TEMPLATE.format(active="bank"))
+    rules = Policy.read(tmp_path / "policy.toml")
+    assert rules == Policy("bank")
+    assert rules.objections(SPEC) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "word"),
+    [
+        ({"active": "shop"}, {}, "lead"),
+        ({}, {"method": "vanilla"}, "vanilla"),
+        ({}, {"preset": "paper"}, "paper"),
+        ({"max_rounds": 10}, {"rounds": 11}, "11 rounds"),
+        ({}, {"up": ("Statistics",)}, "Statistics"),
+        ({}, {"down": ("BackwardBatch",)}, "BackwardBatch"),
+        ({"max_message_mb": 1}, {}, "1 MB"),
+        ({"require_privacy": True}, {"epsilon": None}, "no privacy budget"),
+        ({"max_epsilon": 1.0}, {}, "epsilon 1"),
+        ({"allow_skip": False}, {"on_party_loss": "skip"}, "without this party"),
+        ({"approved_only": True}, {}, "not yet approved"),
+    ],
+)
+def test_each_rule_can_say_no(rule: dict[str, Any], change: dict[str, Any], word: str) -> None:
+    spec = replace(SPEC, **change)
+    rules = Policy(**{"active": "bank", **rule})
+    (objection,) = rules.objections(spec)
+    assert word in objection
+
+
+def test_an_approved_digest_is_let_through() -> None:
+    assert Policy("bank", approved_only=True, approved=(SPEC.digest(),)).objections(SPEC) == []
+
+
+@pytest.mark.parametrize("text", ['active = "b"\nmethds = []', "active = 3", "", "x = [", 'active="b"\nmax_rounds="9"'])
+def test_broken_policies_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(UserError):
+        Policy.read(tmp_path / "policy.toml")
+    with pytest.raises(UserError, match="cannot read"):
+        Policy.read(tmp_path / "none.toml")
