@@ -34,25 +34,20 @@ def derive(keys: Tensor, *names: object) -> Tensor:
     return torch.tensor([key(k, *names) for k in keys.tolist()], dtype=torch.int64, device=keys.device)
 
 
-def _constant(value: int) -> Tensor:
-    return torch.tensor(value, dtype=torch.int32)
-
-
-# One step of the mixer is x ^= x >>> shift, x *= factor; >>> is >> with the sign's copies masked out. As tensors,
-# because wrapping a Python number anew costs more than the operation on a small tensor.
-_S16, _M16, _F16 = _constant(16), _constant(0xFFFF), _constant(0x7FEB352D)
-_S15, _M15, _F15 = _constant(15), _constant(0x1FFFF), _constant(-2073319797)  # 0x846ba68b
-_LOW24, _UNIT24 = _constant(0xFFFFFF), torch.tensor(2.0**-24)
+_NUMBERS = (16, 0xFFFF, 0x7FEB352D, 15, 0x1FFFF, -2073319797)  # shift, mask, factor, twice; the last is 0x846ba68b
+_TENSORS = tuple(torch.tensor(n, dtype=torch.int32) for n in _NUMBERS)  # on the CPU wrapping a number costs more than
+_LOW24, _UNIT24 = torch.tensor(0xFFFFFF, dtype=torch.int32), torch.tensor(2.0**-24)  # an operation on a small tensor
 
 
 def _mix(x: Tensor) -> Tensor:
-    """A bijective 32-bit mixer (xor-shift-multiply) on a fresh int32 tensor, in place; int32 arithmetic wraps."""
-    high = x >> _S16
-    x = x.bitwise_xor_(high.bitwise_and_(_M16)).mul_(_F16)
-    torch.bitwise_right_shift(x, _S15, out=high)
-    x = x.bitwise_xor_(high.bitwise_and_(_M15)).mul_(_F15)
-    torch.bitwise_right_shift(x, _S16, out=high)
-    return x.bitwise_xor_(high.bitwise_and_(_M16))
+    """A bijective 32-bit mixer on a fresh int32 tensor, in place: twice x ^= x >>> shift, x *= factor; x ^= x >>> 16.
+
+    int32 arithmetic wraps; >>> is >> with the copies of the sign masked out.
+    """
+    s16, m16, f16, s15, m15, f15 = _TENSORS if x.is_cpu else _NUMBERS
+    x = x.bitwise_xor_((x >> s16).bitwise_and_(m16)).mul_(f16)
+    x = x.bitwise_xor_((x >> s15).bitwise_and_(m15)).mul_(f15)
+    return x.bitwise_xor_((x >> s16).bitwise_and_(m16))
 
 
 def _mix_int(x: int) -> int:
@@ -106,7 +101,8 @@ def bits(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -
 
 def uniform(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
     """(G, *shape) float32 in [0, 1)."""
-    return bits(keys, purpose, counter, shape).bitwise_and_(_LOW24).float().mul_(_UNIT24)
+    low, unit = (_LOW24, _UNIT24) if keys.is_cpu else (0xFFFFFF, 2.0**-24)
+    return bits(keys, purpose, counter, shape).bitwise_and_(low).float().mul_(unit)
 
 
 def normal(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
