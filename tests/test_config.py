@@ -40,7 +40,7 @@ def test_template_parses_and_resolves(home: Path) -> None:
     files = resolve(loaded)
     assert files["bank"].spec.features == ("income", "branch")  # neither id nor label
     assert files["insurer"].spec.features == ("claims",)
-    assert (loaded.alignment.minimum, loaded.seed, loaded.validation) == (50, 0, 0.2)
+    assert (loaded.alignment.minimum, loaded.seed, loaded.validation) == (50, 0, 0.0)
     assert loaded.id_rules.columns == 1
 
 

@@ -85,6 +85,7 @@ class Config:
     seed: int
     test: float
     validation: float
+    pool: int
     device: str
     label: LabelConfig
     parties: tuple[PartyConfig, ...]
@@ -131,7 +132,7 @@ def load(path: Path | str) -> Config:
 
 def parse(values: Mapping[str, Any], path: Path) -> Config:
     """The same from a dictionary; `path` is the file that relative paths start from."""
-    top = Section(values, path.name, ("version", "output", "seed", "test", "validation", "device",
+    top = Section(values, path.name, ("version", "output", "seed", "test", "validation", "pool", "device",
                                       "label", "party", "method", "privacy", "alignment"))  # fmt: skip
     if top.whole("version", VERSION, 1) != VERSION:
         raise UserError(f"{path.name} is of version {values['version']}; this program reads version {VERSION}")
@@ -141,7 +142,8 @@ def parse(values: Mapping[str, Any], path: Path) -> Config:
         output=path.parent / top.text("output", "run"),
         seed=top.whole("seed", 0, 0),
         test=top.real("test", 0.2, 0.0, 0.9),
-        validation=top.real("validation", 0.2, 0.0, 0.9),
+        validation=top.real("validation", 0.0, 0.0, 0.9),
+        pool=top.whole("pool", 100_000, 0),
         device=top.choice("device", ("auto", "cpu", "cuda"), "auto"),
         label=_label(top.raw("label"), path, parties),
         parties=parties,
@@ -177,6 +179,8 @@ def _party(values: Any, where: str, path: Path) -> PartyConfig:
     name = section.text("name")
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", name):
         raise section.wrong("name", "letters, digits, - or _, starting with a letter (it names a folder)")
+    if name == "owner":
+        raise section.wrong("name", "another name (a run keeps the label owner's part in a folder 'owner')")
     section.where = f"{path.name} party '{name}'"
     file = path.parent / section.text("file")
     check_file(file)

@@ -1,0 +1,1 @@
+"""Your own files: check, prepare, train, keep a run directory, predict, measure what each party is worth."""

@@ -1,0 +1,69 @@
+"""Measure a run: on the test rows it kept, or on new files with labels, for any subset of parties."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from protoevfl.data.files import read_columns, scan
+from protoevfl.data.ids import collect
+from protoevfl.data.labels import encode_labels
+from protoevfl.errors import UserError
+from protoevfl.own.predict import Predictions, predict
+from protoevfl.own.run_dir import Run
+from protoevfl.own.stored_owner import TestRows
+from protoevfl.own.train import measure
+
+
+def labelled_rows(run: Run, inputs: Mapping[str, Path], labels: Path | None = None, device: str = "auto") -> TestRows:
+    """Rows to measure on: those that all inputs and the labels have; without inputs the run's own test rows."""
+    owner = run.need_owner()
+    if not inputs:
+        if labels is not None:
+            raise UserError("--labels goes with --input: name the files the labels belong to")
+        if not len(owner.test.labels):
+            raise UserError("this run kept no test rows (test = 0); give --input and --labels")
+        return owner.test
+    if missing := [name for name in owner.parties if name not in inputs]:
+        raise UserError(f"measuring needs an input of every party; {', '.join(missing)} has none")
+    file = labels or inputs[owner.parties[0]]
+    found = predict(run, inputs, device)
+    truth = read_truth(run, file)
+    rows = [i for i, value in enumerate(found.ids) if value in truth and bool(found.present[:, i].all())]
+    if not rows:
+        raise UserError(f"no row is in every input and has a label in {file.name}")
+    index = torch.tensor(rows)
+    embeddings = {m: f[found.place[m][index]] for m, f in found.embeddings.items()}
+    return TestRows(embeddings, torch.tensor([truth[found.ids[i]] for i in rows]))
+
+
+def read_truth(run: Run, path: Path) -> dict[str, int]:
+    """Normalised id -> class number, rows without a label left out."""
+    owner = run.need_owner()
+    party = run.need_party(owner.parties[0])
+    columns = list(party.id_columns)
+    if owner.label_column not in scan(path).names:
+        raise UserError(f"{path.name} has no column '{owner.label_column}'; give the file with the labels as --labels")
+    table = read_columns(path, [*columns, owner.label_column], text=columns)
+    ids = collect([table[c].to_pylist() for c in columns], party.id_rules, path.name, party.on_bad_ids)
+    column = table[owner.label_column].combine_chunks()
+    classes, _ = encode_labels(column, f"{path.name} column '{owner.label_column}'", owner.classes)
+    labels = classes[ids.rows].tolist()
+    return {value: label for value, label in zip(ids.values, labels, strict=True) if label >= 0}
+
+
+def evaluate(run: Run, rows: TestRows) -> dict[str, Any]:
+    """The same figures as after training."""
+    return measure(run.need_owner(), rows)
+
+
+def evaluate_predictions(run: Run, found: Predictions, truth: Mapping[str, int]) -> dict[str, Any]:
+    """Metrics of predictions as they are, whichever parties each row had."""
+    from protoevfl.core import metrics
+
+    rows = [i for i, value in enumerate(found.ids) if value in truth]
+    labels = torch.tensor([truth[found.ids[i]] for i in rows], dtype=torch.int64)
+    kept = replace(found, probabilities=found.probabilities[rows])
+    return {"rows": len(rows), **metrics.evaluate(kept.probabilities, labels, run.need_owner().unseen)}
