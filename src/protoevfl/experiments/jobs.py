@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from protoevfl.errors import UserError
+from protoevfl.experiments.cells import QUICK
 from protoevfl.experiments.spec import RUN, Runner
 from protoevfl.run import RunConfig
 
@@ -29,7 +30,7 @@ class Job:
         parts = [self.experiment, c.dataset, c.method, c.preset if c.preset != "default" else "", f"#{c.aligned}",
                  c.setting if c.setting != "normal" else "", " ".join(map(str, c.classes)),
                  f"{c.parties} parties" if c.parties != 4 else "",
-                 *(f"{k}={v}" for k, v in c.overrides.items())]  # fmt: skip
+                 *(f"{k}={v}" for k, v in c.overrides.items() if QUICK.get(c.method, {}).get(k) != v)]  # fmt: skip
         return " ".join(part for part in parts if part)
 
 

@@ -1,0 +1,80 @@
+import statistics
+
+import pytest
+
+from protoevfl.experiments.catalogue import EXPERIMENTS
+from protoevfl.experiments.measure import Sample, Store, measure
+from protoevfl.experiments.tables import comma_separated, grids, markdown
+from tests.experiments import fake
+
+
+def test_sample_is_mean_and_sample_deviation() -> None:
+    s = Sample((1.0, 2.0, 4.0), printed=2.0)
+    assert s.mean == statistics.mean(s.values)
+    assert s.std == pytest.approx(statistics.stdev(s.values))
+    assert s.difference == s.mean - 2.0
+    assert (Sample((1.0,)).std, Sample().mean, Sample().difference) == (None, None, None)
+
+
+def test_values_are_those_of_the_cell_s_own_records() -> None:
+    experiment = EXPERIMENTS["ablation"]
+    records = fake.records(experiment.cells, seeds=(0, 1, 2))
+    cell = experiment.cells[1]
+    mine = [100 * fake.record(cell.config, s)["metrics"]["accuracy"] for s in (0, 1, 2)]
+    found = measure(experiment, Store(records))[1]
+    assert found.samples["accuracy"].values == tuple(mine)
+    assert found.samples["accuracy"].printed == 79.42
+
+
+def test_of_two_records_of_a_seed_the_last_counts() -> None:
+    cell = EXPERIMENTS["ablation"].cells[0]
+    old, new = fake.record(cell.config, 0), fake.record(cell.config, 0)
+    new["metrics"]["accuracy"] = 0.123
+    found = measure(EXPERIMENTS["ablation"], Store([old, new]))[0]
+    assert found.samples["accuracy"].values == pytest.approx((12.3,))
+
+
+def test_without_records_the_paper_s_numbers_still_stand() -> None:
+    experiment = EXPERIMENTS["ablation"]
+    text = markdown(experiment, measure(experiment, Store([])))
+    assert "–; paper 81.6" in text
+
+
+def test_reach_is_the_shortest_run_within_a_point() -> None:
+    experiment = EXPERIMENTS["rounds"]
+    accuracy = {"2": 0.50, "5": 0.692, "10": 0.70, "20": 0.699, "40": 0.69, "80": 0.70}
+    records = []
+    for cell in experiment.cells:
+        if cell.tags["method"] == "vanilla":
+            record = fake.record(cell.config, 0)
+            record["metrics"]["accuracy"] = accuracy[cell.tags["length"]]
+            records.append(record)
+    found = {m.tags["method"]: m for m in measure(experiment, Store(records))}
+    assert found["vanilla"].samples["rounds"].values == (5.0,) * 4  # one value a data set
+    assert found["vanilla"].samples["rounds"].printed == 11.0
+    assert found["proto_evfl"].samples["rounds"].n == 0
+
+
+def test_grids_hold_every_cell_once() -> None:
+    for experiment in EXPERIMENTS.values():
+        measured = measure(experiment, Store(fake.records(experiment.cells)))
+        grid = grids(experiment, measured)[0]
+        numbers = [text for row in grid.texts for text in row[len(experiment.rows) :] if text]
+        expected = len(measured) if experiment.columns else len(measured) * len(experiment.quantities)
+        assert len(numbers) == expected, experiment.name
+
+
+def test_csv_has_the_difference_to_the_paper() -> None:
+    experiment = EXPERIMENTS["selection"]
+    lines = comma_separated(experiment, measure(experiment, Store(fake.records(experiment.cells)))).splitlines()
+    assert lines[0] == "strategy,aligned,quantity,mean,std,seeds,paper,paper_std,difference"
+    fields = lines[1].split(",")
+    assert fields[:3] == ["cosine_similarity", "200", "accuracy (%)"]
+    assert abs(float(fields[3]) - float(fields[6]) - float(fields[8])) < 1e-3
+
+
+def test_seconds_stand_beside_the_paper_s_hours_in_seconds() -> None:
+    experiment = EXPERIMENTS["training_time"]
+    found = measure(experiment, Store(fake.records(experiment.cells)))
+    vanilla = next(m for m in found if m.tags["method"] == "vanilla" and m.tags["aligned"] == "200")
+    assert vanilla.samples["seconds"].printed == 13.59 * 3600
