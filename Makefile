@@ -1,5 +1,9 @@
+# make demo       see it work (digits, four parties, about a minute after installation)
+# make test       format, lint, types, tests
+# make install    .venv with pinned versions; does nothing when it is up to date
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
@@ -8,10 +12,12 @@ export MKL_NUM_THREADS ?= 1
 install: .venv/installed
 
 .venv/installed: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 install"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "this Python cannot make virtual environments: apt install python3-venv"; exit 1; }
+	@echo "installing the pinned packages of requirements.txt into .venv (some minutes the first time)"
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) install -r requirements.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 
 demo: install
@@ -23,5 +29,22 @@ test: install
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
 
+# Time and memory on this machine; the results with their machine are in docs/performance.md.
+bench: install
+	$(BIN)/python benchmarks/run.py
+
+# The whole campaign of broken processes and networks; a few of its cases are part of `make test`.
+faults: install
+	$(BIN)/python -m tests.faults.campaign
+
+reproduce-quick: install
+	$(BIN)/protoevfl reproduce all --quick
+
+docs: install
+	$(BIN)/mkdocs build --strict
+
+wheel: install
+	$(BIN)/python -m build --wheel --no-isolation
+
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv build dist site src/*.egg-info
