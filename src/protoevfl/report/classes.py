@@ -51,7 +51,8 @@ def recall(pairs: Pairs) -> list[Picture]:
         for z in cells[0][0].config.classes:
             ax.axvspan(z - 0.5, z + 0.5, color="#f6d7a7", alpha=0.6, zorder=0)
         ax.set(title=f"{dataset}: {WORDS.get(setting, setting)}", ylabel="recall (%)", ylim=(-3, 103))
-        ax.legend(fontsize=7, ncols=2)
+        if drawn:
+            ax.legend(fontsize=7, ncols=2)
     return [Picture("recall", "Recall by class, mean over seeds; shaded: rare or unseen", figure)] if drawn else []
 
 
