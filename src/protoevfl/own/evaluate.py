@@ -1,20 +1,20 @@
 """Measure a run: on the test rows it kept, or on new files with labels, for any subset of parties."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from protoevfl.core import metrics
 from protoevfl.data.files import read_columns, scan
 from protoevfl.data.ids import collect
 from protoevfl.data.labels import encode_labels
 from protoevfl.errors import UserError
-from protoevfl.own.predict import Predictions, predict
+from protoevfl.own.predict import predict
 from protoevfl.own.run_dir import Run
 from protoevfl.own.stored_owner import TestRows
-from protoevfl.own.train import measure
+from protoevfl.own.train import majority, measure, short
 
 
 def labelled_rows(run: Run, inputs: Mapping[str, Path], labels: Path | None = None, device: str = "auto") -> TestRows:
@@ -54,16 +54,26 @@ def read_truth(run: Run, path: Path) -> dict[str, int]:
     return {value: label for value, label in zip(ids.values, labels, strict=True) if label >= 0}
 
 
-def evaluate(run: Run, rows: TestRows) -> dict[str, Any]:
-    """The same figures as after training."""
-    return measure(run.need_owner(), rows)
-
-
-def evaluate_predictions(run: Run, found: Predictions, truth: Mapping[str, int]) -> dict[str, Any]:
-    """Metrics of predictions as they are, whichever parties each row had."""
-    from protoevfl.core import metrics
-
-    rows = [i for i, value in enumerate(found.ids) if value in truth]
-    labels = torch.tensor([truth[found.ids[i]] for i in rows], dtype=torch.int64)
-    kept = replace(found, probabilities=found.probabilities[rows])
-    return {"rows": len(rows), **metrics.evaluate(kept.probabilities, labels, run.need_owner().unseen)}
+def evaluate(run: Run, inputs: Mapping[str, Path], labels: Path | None = None, device: str = "auto") -> dict[str, Any]:
+    """The figures of the run's own test rows, or of new files; there "subsets" tells rows apart by who has them."""
+    owner = run.need_owner()
+    if not inputs:
+        return measure(owner, labelled_rows(run, {}, labels))
+    if labels is None and owner.parties[0] not in inputs:
+        raise UserError(f"give the labels as --labels, or an input of {owner.parties[0]} that has them")
+    file = labels or inputs[owner.parties[0]]
+    truth, found = read_truth(run, file), predict(run, inputs, device)
+    rows = torch.tensor([i for i, value in enumerate(found.ids) if value in truth], dtype=torch.int64)
+    if not len(rows):
+        raise UserError(f"no row of the inputs has a label in {file.name}")
+    y = torch.tensor([truth[found.ids[i]] for i in rows.tolist()])
+    names = found.contributors()
+    who = [names[i] for i in rows.tolist()]
+    groups = {name: torch.tensor([w == name for w in who]) for name in sorted(set(who), key=lambda w: (len(w), w))}
+    p = found.probabilities[rows]
+    return {
+        "rows": len(rows),
+        "test": metrics.evaluate(p, y, owner.unseen),
+        "majority": majority(owner, y),
+        "subsets": {name: {"rows": int(g.sum()), **short(metrics.evaluate(p[g], y[g]))} for name, g in groups.items()},
+    }

@@ -32,9 +32,10 @@ def choose_method(
     method = build(name, preset, kind, overrides)
     if privacy is None or privacy.preset != "one_way" or name in ONE_WAY:
         return method
-    if not hasattr(method, "rounds"):
+    rounds = next((f for f in method_facts(method)["settings"] if f in ("rounds", "rounds.count")), None)
+    if rounds is None:
         raise UserError(f'{name} sends what it derives from labels; [privacy] preset = "one_way" needs proto_evfl')
-    return build(name, preset, kind, {**overrides, "rounds": 0})
+    return build(name, preset, kind, {**overrides, rounds: 0})
 
 
 def privacy_settings(privacy: PrivacyConfig) -> PrivacySettings:

@@ -114,18 +114,20 @@ def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
     everyone = tuple(range(len(owner.parties)))
     found: dict[str, Any] = {"rows": len(rows.labels)}
     found["test"] = metrics.evaluate(owner.subset(rows, everyone), rows.labels, owner.unseen)
-    commonest = int(torch.bincount(owner.labels).argmax())
-    found["majority"] = {
-        "class": owner.classes[commonest],
-        "accuracy": float((rows.labels == commonest).float().mean()),
-    }
+    found["majority"] = majority(owner, rows.labels)
     if len(everyone) <= SUBSETS:
         sizes = (itertools.combinations(everyone, k) for k in range(1, len(everyone) + 1))
         found["subsets"] = {
-            "+".join(owner.parties[m] for m in some): _short(metrics.evaluate(owner.subset(rows, some), rows.labels))
+            "+".join(owner.parties[m] for m in some): short(metrics.evaluate(owner.subset(rows, some), rows.labels))
             for some in itertools.chain.from_iterable(sizes)
         }
     return found
+
+
+def majority(owner: StoredOwner, labels: Tensor) -> dict[str, Any]:
+    """Always answering the commonest class of the training rows: the class, and how often that is right."""
+    commonest = int(torch.bincount(owner.labels).argmax())
+    return {"class": owner.classes[commonest], "accuracy": float((labels == commonest).double().mean())}
 
 
 def rare_classes(labels: Tensor, classes: int) -> tuple[int, ...]:
@@ -145,7 +147,8 @@ def _named(progress: Progress | None, name: str) -> Progress:
     return (lambda *_: None) if progress is None else lambda what, done, of: progress(f"{name}: {what}", done, of)
 
 
-def _short(found: dict[str, Any]) -> dict[str, Any]:
+def short(found: dict[str, Any]) -> dict[str, Any]:
+    """The few figures that every subset of parties is shown with."""
     return {name: found[name] for name in ("accuracy", "balanced_accuracy", "auc")}
 
 

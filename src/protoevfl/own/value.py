@@ -62,11 +62,10 @@ def value(owner: StoredOwner, rows: TestRows, metric: str = "", draws: int = 100
     v = _scores(right, rows.labels, once, metric)[0]  # (2^M,)
     phi, weights = shapley(v), shapley_weights(parties)
     low, high = _interval(right, rows.labels, metric, draws, seed, weights)
-    everyone = (1 << parties) - 1
     shares = tuple(
-        Share(owner.parties[m], float(phi[m]), float(low[m]), float(high[m]), float(v[1 << m]), float(v[everyone & ~(1 << m)]))
-        for m in range(parties)
-    )  # fmt: skip
+        Share(name, *(float(x) for x in (phi[m], low[m], high[m], v[1 << m], v[(len(v) - 1) & ~(1 << m)])))
+        for m, name in enumerate(owner.parties)
+    )
     named = {"+".join(owner.parties[m] for m in some): float(v[code]) for code, some in enumerate(subsets) if some}
     return Worth(metric, len(rows.labels), float(v[-1]), float(v[0]), shares, named)
 
