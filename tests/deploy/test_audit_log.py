@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from protoevfl.deploy.audit_log import FIRST, AuditLog, TamperedError, verify
+from protoevfl.deploy.durable import DiskError
 from protoevfl.errors import UserError
 
 
@@ -71,6 +72,18 @@ def test_threads_do_not_break_the_chain(log: AuditLog) -> None:
     for thread in threads:
         thread.join()
     assert verify(log.path)[0] == 45
+
+
+def test_a_failed_write_leaves_the_chain_as_it_was(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(DiskError, match="No space left"):
+        log.add("request", round=5)
+    monkeypatch.undo()
+    log.add("request", round=6)
+    assert verify(log.path) == (6, log.head)
 
 
 def test_an_empty_and_a_missing_log(tmp_path: Path) -> None:

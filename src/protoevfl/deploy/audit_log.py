@@ -11,11 +11,13 @@ import hashlib
 import json
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from protoevfl.deploy.durable import DiskError
 from protoevfl.errors import UserError
 
 FIRST = "0" * 64
@@ -56,6 +58,7 @@ class AuditLog:
             return head
 
     def _append(self, text: str) -> None:
+        before = self.path.stat().st_size if self.path.exists() else 0
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
@@ -63,7 +66,10 @@ class AuditLog:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise UserError(f"cannot write the audit log {self.path}: {error.strerror}") from None
+            with suppress(OSError):
+                os.truncate(self.path, before)  # half a line on a full disk
+            short = f"it cannot write its audit log ({error.strerror})"
+            raise DiskError(f"cannot write the audit log {self.path}: {error.strerror}", short) from None
 
     def _mend(self) -> None:
         """A crash can tear the last line only: keep the pieces in a file of their own."""

@@ -7,8 +7,16 @@ from pathlib import Path
 from protoevfl.errors import UserError
 
 
+class DiskError(UserError):
+    """A file could not be written; `short` names no path and may be shown to others."""
+
+    def __init__(self, text: str, short: str) -> None:
+        super().__init__(text)
+        self.short = short
+
+
 def write(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace `path` by `data` all at once, or leave it as it is and raise UserError."""
+    """Replace `path` by `data` all at once, or leave it as it is and raise DiskError."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -21,7 +29,8 @@ def write(path: Path, data: bytes, mode: int = 0o600) -> None:
     except OSError as error:
         with suppress(OSError):
             part.unlink()
-        raise UserError(f"cannot write {path}: {error.strerror}; {_advice(error)}") from None
+        text = f"cannot write {path}: {error.strerror}; {_advice(error)}"
+        raise DiskError(text, f"it cannot write to its disk ({error.strerror})") from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,8 +7,10 @@ nothing and trains nothing twice. If the party fails in the middle, it goes back
 """
 
 import json
+import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,10 +18,10 @@ from torch import Tensor
 
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob, unblob
+from protoevfl.deploy.durable import DiskError
 from protoevfl.deploy.envelope import Envelope, EnvelopeError, pack, place, unpack
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.errors import UserError
 from protoevfl.messages import MAX_HEADER, MessageError
 
 
@@ -77,7 +79,7 @@ class PartyHost:
 
     def _check_same_job(self) -> None:
         if self._found is not None and self._found.header.get("spec") != self.spec.digest():
-            raise UserError(f"run {self.spec.run} was begun with another specification; give the new run a new name")
+            raise RefusedError(f"run {self.spec.run} was begun with another specification; give the new run a new name")
 
     def answer(self, frame: bytes, caller: str) -> bytes:
         """The reply frame to a request frame of `caller` (its name as its certificate says)."""
@@ -91,8 +93,8 @@ class PartyHost:
                 if envelope.kind == "align":
                     return self._align(envelope, body)
                 return self._request(envelope, body)
-            except (EnvelopeError, RefusedError, MessageError, UserError) as error:
-                return self._refuse(envelope, caller, len(frame), str(error))
+            except Exception as error:
+                return self._refuse(envelope, caller, len(frame), public(error))
 
     def _check_sender(self, envelope: Envelope, caller: str) -> None:
         if caller != self.policy.active or envelope.sender != caller:
@@ -146,13 +148,11 @@ class PartyHost:
             if len(reply) > self.spec.max_bytes:
                 raise RefusedError(f"the answer of {len(reply):,} bytes is over the limit of {self.spec.max_bytes:,}")
             self._keep(envelope.round, envelope.sha256, reply)
-        except Exception as error:
+        except Exception:
             found = self.store.latest()
             if found is not None:
                 self._return_to(found)
-            if isinstance(error, RefusedError | MessageError | UserError):
-                raise
-            raise RefusedError(f"the party failed ({type(error).__name__}); its own log says more") from error
+            raise
 
     def _keep(self, number: int, answered: str, reply: bytes) -> None:
         assert self._party is not None
@@ -174,17 +174,32 @@ class PartyHost:
 
     def _refuse(self, envelope: Envelope | None, caller: str, size: int, reason: str) -> bytes:
         number = envelope.round if envelope else 0
-        self.log.add(
-            "refused", run=self.spec.run, peer=caller, bytes=size, round=number, decision="refused", reason=reason
-        )
-        header = Envelope("refusal", self.spec.run, self.spec.digest(), self.name, caller, number, note=reason[:900])
-        return pack(header)
+        with suppress(DiskError):  # saying no needs no disk
+            self.log.add(
+                "refused", run=self.spec.run, peer=caller, bytes=size, round=number, decision="refused", reason=reason
+            )
+        return refusal(self.spec, self.name, caller, number, reason)
 
     def _log(self, envelope: Envelope, event: str, kind: str, size: int, decision: str) -> None:
         self.log.add(
             event, run=self.spec.run, peer=envelope.sender, type=kind, bytes=size, round=envelope.round,
             decision=decision,
         )  # fmt: skip
+
+
+def refusal(spec: JobSpec, name: str, caller: str, number: int, reason: str) -> bytes:
+    """The frame that says no."""
+    return pack(Envelope("refusal", spec.run, spec.digest(), name, caller, number, note=reason[:900]))
+
+
+def public(error: Exception) -> str:
+    """What the other side may know of an error: own refusals in full, anything else by its kind alone."""
+    if isinstance(error, EnvelopeError | RefusedError | MessageError):
+        return str(error)
+    logging.getLogger(__name__).error("the party failed", exc_info=error)
+    if isinstance(error, DiskError):
+        return error.short
+    return f"the party failed ({type(error).__name__}); its own log says more"
 
 
 def message_type(data: bytes) -> str:

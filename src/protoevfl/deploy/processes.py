@@ -117,6 +117,7 @@ def _listens(opened: Kit) -> bool:
     return False
 
 
+_CLOSED = "the hub ends the connection (its log says why: certificate expired, or made out to another name?)"
 _REASONS = (
     ("CERTIFICATE_VERIFY_FAILED: certificate has expired", "a certificate has expired"),
     ("CERTIFICATE_VERIFY_FAILED", "the hub's certificate is not signed by this kit's authority"),
@@ -128,6 +129,8 @@ _REASONS = (
     ("Cannot connect", "the hub cannot be reached; is it started, and is its port open?"),
     ("Connection refused", "the hub cannot be reached; is it started, and is its port open?"),
     ("Name or service not known", "the hub's name is not known to this machine"),
+    ("closing transport", _CLOSED),
+    ("closed", _CLOSED),
 )
 
 

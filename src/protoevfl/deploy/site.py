@@ -14,7 +14,7 @@ from typing import Any
 from protoevfl.deploy import durable, policy
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import CheckpointStore
-from protoevfl.deploy.host import PartyHost
+from protoevfl.deploy.host import PartyHost, public, refusal
 from protoevfl.deploy.kit import Kit, open_kit
 from protoevfl.deploy.lead import Lead, LostError
 from protoevfl.deploy.run_lock import RunLock
@@ -51,7 +51,12 @@ class Site:
     @nvflare.publish
     def answer(self, frame: bytes) -> bytes:
         """Another site's frame, answered or refused."""
-        return self.host().answer(frame, nvflare.caller())
+        caller = nvflare.caller()
+        try:
+            host = self.host()
+        except Exception as error:  # no usable run folder, policy or log: say so without saying where
+            return refusal(self.spec, nvflare.site_name(), caller, 0, public(error))
+        return host.answer(frame, caller)
 
     @nvflare.publish
     def lead(self) -> str:
