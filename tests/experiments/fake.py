@@ -22,7 +22,7 @@ def record(config: RunConfig, seed: int) -> dict[str, Any]:
     unseen = list(config.classes) if config.setting == "zero_shot" else []
     if unseen and config.method != "proto_evfl":
         recall[unseen] = 0.0
-    steps = int(config.overrides.get("rounds", config.overrides.get("epochs", 10)))
+    steps = int(config.overrides.get("rounds.count", config.overrides.get("epochs", 10)))
     gradient = config.method in ("vanilla", "ss_vfl_c", "fedhssl")
     up, down = (20_000 * (steps + 1), 20_000 * steps if gradient else 300 * steps)
     counts = rng.integers(20, 200, (config.parties, z))
@@ -57,7 +57,7 @@ def record(config: RunConfig, seed: int) -> dict[str, Any]:
             "notes": [],
         },
         "history": [
-            {"phase": "rounds", "step": t, "loss": 2.0 / t**0.5, "grad_norm": t**-0.25} for t in range(1, steps + 1)
+            {"phase": "rounds", "step": t, "loss": 2.0 / t**0.5, "gradient_norm": t**-0.25} for t in range(1, steps + 1)
         ],
         "versions": {"protoevfl": "0.1.0"}, "commit": "abc", "machine": "a machine",
     }  # fmt: skip

@@ -3,7 +3,7 @@ import pytest
 from protoevfl.errors import UserError
 from protoevfl.experiments.catalogue import EXPERIMENTS, select
 from protoevfl.methods import METHODS
-from protoevfl.presets import build, presets
+from protoevfl.presets import build, presets, settings
 from protoevfl.report.figures import FIGURES
 
 NAMES = [
@@ -64,7 +64,12 @@ def test_quick_cells_are_small() -> None:
         for cell in experiment.quick:
             assert cell.config.dataset in ("digits", "credit")
             assert cell.config.aligned <= 100
-            assert all(v <= 8 for k, v in cell.config.overrides.items() if k.endswith(("epochs", "rounds")))
+            assert all(v <= 8 for k, v in cell.config.overrides.items() if k.endswith(("epochs", "count")))
+
+
+def test_the_default_preset_has_rounds_to_ablate() -> None:
+    """Without rounds the variants of ablation and selection would all be the same run."""
+    assert settings("proto_evfl", "default", "modelnet10").get("rounds.count", 0) > 0
 
 
 def test_important_cells_come_first() -> None:

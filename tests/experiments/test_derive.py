@@ -12,12 +12,12 @@ def test_exponent_of_a_constant_mean_is_recovered(power: float) -> None:
     for t in range(1, 200):
         square = t * t**power - total
         total += square
-        history.append({"phase": "rounds", "step": t, "grad_norm": math.sqrt(max(square, 0.0))})
+        history.append({"phase": "rounds", "step": t, "gradient_norm": math.sqrt(max(square, 0.0))})
     assert derive.exponent({"history": history}, {}) == pytest.approx(power, abs=1e-6)
 
 
 def test_exponent_needs_three_rounds() -> None:
-    assert derive.exponent({"history": [{"grad_norm": 1.0}] * 2}, {}) is None
+    assert derive.exponent({"history": [{"gradient_norm": 1.0}] * 2}, {}) is None
     assert derive.exponent({}, {}) is None
 
 

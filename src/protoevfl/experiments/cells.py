@@ -18,7 +18,7 @@ LENGTHS: dict[str, tuple[dict[str, int], ...]] = {
     "vanilla": tuple({"epochs": n} for n in (2, 5, 10, 20, 40, 80)),
     "ss_vfl_c": tuple({"epochs": n} for n in (2, 5, 10, 20, 40, 80)),
     "fedhssl": tuple({"pre.epochs": n, "epochs": n} for n in (2, 5, 10, 20, 40)),
-    "proto_evfl": tuple({"rounds": n} for n in (0, 1, 2, 5, 10)),
+    "proto_evfl": tuple({"rounds.count": n} for n in (0, 1, 2, 5, 10)),
 }
 
 # the same methods, trained for a moment: --quick shows that everything runs, not what it reaches
@@ -34,7 +34,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "fedcvt": {"epochs": 1, "models": 1},
     "laser": SPLIT,
     "upper_bound": {"epochs": 1, "models": 1},
-    "proto_evfl": {"warm.epochs": 1, "local_epochs": 1, **HEAD},
+    "proto_evfl": {"warm.epochs": 1, "rounds.epochs": 1, **HEAD},
 }
 QUICK_ROWS = {"digits": (100, 100), "credit": (100, 300), "adult": (100, 300)}  # aligned, pool
 
@@ -81,7 +81,7 @@ def small(source: Cell, dataset: str = "digits") -> Cell:
 
 
 def _is_length(key: str) -> bool:
-    return key.rpartition(".")[2] in ("rounds", "epochs")
+    return key.rpartition(".")[2] in ("count", "epochs")
 
 
 def smalls(sources: Iterable[Cell], on: str = "digits", /, **keep: str) -> tuple[Cell, ...]:

@@ -39,11 +39,11 @@ def mean_squares(gradients: Sequence[float]) -> list[float]:
 def exponent(record: Record, tags: Tags) -> float | None:
     """The fitted exponent of a run's mean squared gradient norm.
 
-    >>> run = {"history": [{"grad_norm": 1.0}] * 9}
+    >>> run = {"history": [{"gradient_norm": 1.0}] * 9}
     >>> exponent(run, {})
     0.0
     """
-    values = mean_squares(curve(record, "grad_norm"))
+    values = mean_squares(curve(record, "gradient_norm"))
     points = [(math.log(t), math.log(v)) for t, v in enumerate(values, start=1) if t > 1 and v > 0]
     return slope([x for x, _ in points], [y for _, y in points]) if len(points) > 1 else None
 
@@ -51,6 +51,13 @@ def exponent(record: Record, tags: Tags) -> float | None:
 def last_loss(record: Record, tags: Tags) -> float | None:
     losses = curve(record, "loss")
     return losses[-1] if losses else None
+
+
+def pseudo_labels(record: Record, tags: Tags) -> float | None:
+    """How often the parties name their own pool rows right, in percent, mean over parties."""
+    found = dig(record, "metrics.pseudo_label_accuracy")
+    values = [v for v in found.values() if v is not None] if isinstance(found, dict) else []
+    return 100 * sum(values) / len(values) if values else None
 
 
 def length(record: Record, tags: Tags) -> float | None:

@@ -45,7 +45,7 @@ def _noise(name: str, title: str) -> Experiment:
     cells = [
         cell(
             "modelnet10", "proto_evfl", n, priority=3 if n == 200 else 4,
-            overrides={"rounds": 5, **extra, setting: float(k)} if k != "0" else {"rounds": 5}, kappa=k,
+            overrides={**extra, setting: float(k)} if k != "0" else {}, kappa=k,
         )
         for n in ALIGNED for k in KAPPAS
     ]  # fmt: skip

@@ -55,12 +55,19 @@ def grids(experiment: Experiment, measured: Sequence[Measured]) -> list[Grid]:
     return [_by_columns(experiment, measured, q) for q in wanted]
 
 
+def rows_of(measured: Sequence[Measured], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The rows of a table: in the order of the cells, those with the same first tag together."""
+    places = _places(measured, names)
+    first = list(dict.fromkeys(place[:1] for place in places))
+    return sorted(places, key=lambda place: first.index(place[:1]))
+
+
 def _places(measured: Sequence[Measured], names: Sequence[str]) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(tuple(item.tags.get(name, "") for name in names) for item in measured))
 
 
 def _by_columns(experiment: Experiment, measured: Sequence[Measured], quantity: Quantity) -> Grid:
-    rows, columns = _places(measured, experiment.rows), _places(measured, experiment.columns)
+    rows, columns = rows_of(measured, experiment.rows), _places(measured, experiment.columns)
     at = {
         tuple(item.tags.get(n, "") for n in (*experiment.rows, *experiment.columns)): item.samples[quantity.name]
         for item in measured

@@ -86,7 +86,7 @@ def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
 
 def gradients(pairs: Pairs) -> list[Picture]:
     """Mean squared gradient norm of the global loss up to round T, with the fitted power of T; the loss beside it."""
-    cells = [(c, r) for c, r in pairs if any(len(derive.curve(record, "grad_norm")) > 1 for record in r)]
+    cells = [(c, r) for c, r in pairs if any(len(derive.curve(record, "gradient_norm")) > 1 for record in r)]
     if not cells:
         return []
     datasets = groups(cells, "dataset")
@@ -105,7 +105,7 @@ def gradients(pairs: Pairs) -> list[Picture]:
 
 
 def _fitted(ax: Any, records: Sequence[Record], colour_: str, name: str) -> None:
-    values = derive.mean_squares(_mean_curve([derive.curve(r, "grad_norm") for r in records]))
+    values = derive.mean_squares(_mean_curve([derive.curve(r, "gradient_norm") for r in records]))
     t = np.arange(1, len(values) + 1)
     pairs = [(math.log(a), math.log(b)) for a, b in zip(t, values, strict=True) if a > 1 and b > 0]
     b = derive.slope([x for x, _ in pairs], [y for _, y in pairs]) if len(pairs) > 1 else None

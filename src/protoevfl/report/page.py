@@ -68,6 +68,7 @@ def build(
     pairs, store = grouped(records), Store(records)
     ours, quick = matching(store)
     content = [
+        '<h2 id="summary">Summary</h2>',
         *(paragraph(sentence, "warning") for sentence in words.warnings(pairs)),
         *(paragraph(sentence) for sentence in words.summary(pairs)),
         sections.verdicts(store, quick),

@@ -8,6 +8,7 @@ from typing import Any
 from protoevfl.experiments import claims
 from protoevfl.experiments.measure import Measured, Store
 from protoevfl.experiments.spec import Cell, Experiment, Record, dig
+from protoevfl.experiments.tables import rows_of
 from protoevfl.report.averages import mean, spread
 from protoevfl.report.html import Text, figure_text, paragraph, sample_text, table, text
 from protoevfl.report.pictures import Picture, svg
@@ -85,7 +86,7 @@ def pivot(item: Experiment, measured: Sequence[Measured], name: str) -> str:
     at = {(p, tuple(m.tags.get(n, "") for n in item.columns)): m for p, m in zip(places, measured, strict=True)}
     rows = [
         [*map(text, p), *(sample_text(at[p, c].samples[name], quantity) if (p, c) in at else Text("") for c in columns)]
-        for p in dict.fromkeys(places)
+        for p in rows_of(measured, item.rows)
     ]
     slug = f"{item.name}-{name.replace(' ', '-')}"
     return table(slug, (*item.rows, *(" ".join(c) for c in columns)), rows)

@@ -19,7 +19,7 @@ def summary(pairs: Pairs) -> list[str]:
 
 
 def opening(pairs: Pairs, records: Sequence[Record]) -> str:
-    datasets, methods = _names(pairs, "dataset"), _names(pairs, "method")
+    datasets, methods = _names(pairs, "dataset"), [m for m in _names(pairs, "method") if m != "split"]
     seeds = {record.get("seed") for record in records}
     return (
         f"{len(records):,} runs of {len(pairs):,} configurations: {_list(methods)} on {_list(datasets)}, "

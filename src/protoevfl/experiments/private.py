@@ -1,0 +1,34 @@
+"""Runners of the privacy tables, on top of `protoevfl.audit`: runs behind guards, and runs that are attacked."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from protoevfl.run import RunConfig, versions
+
+
+def run(config: RunConfig, seeds: Sequence[int], *, device: str = "auto", engine: str = "auto") -> list[dict[str, Any]]:
+    """Records of a run whose overrides name defences ("privacy.clip", "privacy.embedding_noise", ...)."""
+    from protoevfl import audit
+
+    start = time.perf_counter()
+    made = audit.record(config, list(seeds), device=device)
+    seconds = (time.perf_counter() - start) / len(made)
+    _, privacy = audit.privacy_of(config)
+    return [
+        {
+            **config.identity(), "seed": one.seed, "metrics": one.metrics, "bytes": one.crossed, "seconds": seconds,
+            "split_hash": one.world.split.hash, "split": one.world.split.as_json(), "versions": versions(),
+            "privacy": {name: value for name, value in vars(privacy).items() if value},
+        }
+        for one in made
+    ]  # fmt: skip
+
+
+def attacked(
+    config: RunConfig, seeds: Sequence[int], *, device: str = "auto", engine: str = "auto"
+) -> list[dict[str, Any]]:
+    """Records with metrics.attack: the best attack, its advantage over no communication, the canary."""
+    from protoevfl import audit
+
+    return audit.attacked(config, list(seeds), device=device)
