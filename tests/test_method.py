@@ -4,52 +4,32 @@ Each method runs on tiny images with all its loops cut to one or two turns.
 """
 
 import dataclasses
-import typing
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from protoevfl import messages, presets
+from protoevfl import messages
 from protoevfl.drive import Address, Engine, finish
 from protoevfl.engines.in_process import InProcess
 from protoevfl.engines.stacked import Stacked
 from protoevfl.engines.wrappers import Recorded
 from protoevfl.messages import Message
-from protoevfl.method import Method
 from protoevfl.methods import METHODS, method_class
 from protoevfl.owner import Central, LabelOwner
 from protoevfl.party import Party
-from tests.tiny import CLASSES, QUERY, addresses, image_table, labels, owner, party_keys
+from tests.tiny import CLASSES, QUERY, addresses, image_table, labels, owner, party_keys, quick
 
 PARTIES = 2
 EVERY = pytest.mark.parametrize("name", METHODS)
-SMALL = {"epochs": 1, "rounds": 1, "members": 2, "models": 2, "hidden": 16, "batch": 12, "steps": 2}
-
-
-def short(cls: Any, prefix: str = "") -> dict[str, Any]:
-    """Overrides that cut every field named like a loop (epochs, local_epochs, rounds, ...), nested ones too."""
-    hints, found = typing.get_type_hints(cls), dict[str, Any]()
-    for field in dataclasses.fields(cls):
-        last = field.name.rsplit("_", 1)[-1]
-        if dataclasses.is_dataclass(hints[field.name]):
-            found |= short(hints[field.name], f"{prefix}{field.name}.")
-        elif last in SMALL and hints[field.name] is int:
-            found[prefix + field.name] = SMALL[last]
-    return found
-
-
-def method(name: str) -> Method:
-    return presets.build(name, overrides=short(method_class(name)))
 
 
 def owner_of(name: str) -> LabelOwner:
     mine = owner(0, PARTIES)
     if name == "upper_bound":
-        tables = [image_table(0, m, side=8, channels=1) for m in range(PARTIES)]
+        tables = [image_table(0, m) for m in range(PARTIES)]
         pool, query = (torch.cat([getattr(t, part) for t in tables], 1) for part in ("pool", "query"))
         mine.central = Central(pool, labels(0, len(pool)), query)
     return mine
@@ -57,7 +37,7 @@ def owner_of(name: str) -> LabelOwner:
 
 def parties(name: str) -> dict[Address, Party]:
     keys = party_keys(1, PARTIES)
-    return {a: Party(method(name), image_table(*a, side=8, channels=1), keys[a]) for a in addresses(1, PARTIES)}
+    return {a: Party(quick(name), image_table(*a), keys[a]) for a in addresses(1, PARTIES)}
 
 
 class Forgetful:
@@ -77,7 +57,7 @@ class Forgetful:
 
 
 def predicted(name: str, engine: Engine, present: tuple[int, ...] = (0, 1)) -> Tensor:
-    mine, doing = owner_of(name), method(name)
+    mine, doing = owner_of(name), quick(name)
     finish([doing.train(mine)], engine)
     return finish([doing.predict(mine, present)], engine)[0]
 
@@ -111,8 +91,8 @@ def test_a_party_can_be_rebuilt_between_any_two_messages(name: str) -> None:
 
 @EVERY
 def test_batched_parties_give_the_same(name: str) -> None:
-    tables = {a: image_table(*a, side=8, channels=1) for a in addresses(1, PARTIES)}
-    engine = Stacked(method(name), tables, party_keys(1, PARTIES))
+    tables = {a: image_table(*a) for a in addresses(1, PARTIES)}
+    engine = Stacked(quick(name), tables, party_keys(1, PARTIES))
     torch.testing.assert_close(predicted(name, engine), plain(name), atol=5e-3, rtol=0)
 
 

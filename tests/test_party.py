@@ -7,17 +7,13 @@ import torch
 from torch import Tensor
 
 from protoevfl.data.table import PartyTable
-from protoevfl.head import HeadSettings
 from protoevfl.messages import BackwardBatch, Embed, ForwardBatch, Learn, Learned, Message, WarmUp, encode, values
 from protoevfl.method import Method
-from protoevfl.methods.proto_evfl import ProtoEVFL
-from protoevfl.methods.split import Vanilla
-from protoevfl.methods.warmup import WarmUpSettings
 from protoevfl.party import Cohort, Party, Rows
-from tests.tiny import ALIGNED, CLASSES, column_table, image_table, keys
+from tests.tiny import ALIGNED, CLASSES, column_table, image_table, keys, quick
 
-PROTO = ProtoEVFL(rounds=2, warm=WarmUpSettings(epochs=2, batch=16), local_epochs=1, head=HeadSettings(members=1))
-SPLIT = Vanilla(models=2)
+PROTO, SPLIT = quick("proto_evfl", warm__epochs=2), quick("vanilla")
+LAYERS = quick("proto_evfl", warm__epochs=2, layers=["output", "hidden"])  # remembers figures of its layers
 Make = Callable[..., PartyTable]
 TABLES = pytest.mark.parametrize("make", [image_table, column_table])
 
@@ -34,8 +30,14 @@ def backward(step: int, width: int) -> BackwardBatch:
 
 def talk_of(name: str, width: int) -> tuple[Method, list[Message]]:
     """A method and the requests it would see, so many that a state can be taken between any two."""
-    if name == "proto_evfl":
-        return PROTO, [WarmUp(), learn(0, width), Embed("query"), learn(1, width), Embed("aligned")]
+    if name != "vanilla":
+        return PROTO if name == "proto_evfl" else LAYERS, [
+            WarmUp(),
+            learn(0, width),
+            Embed("query"),
+            learn(1, width),
+            Embed("aligned"),
+        ]
     steps: list[Message] = [m for s in range(3) for m in (ForwardBatch(s, torch.arange(6)), backward(s, 2 * width))]
     return SPLIT, [*steps, Embed("query")]
 
@@ -45,7 +47,7 @@ def width_of(make: Make) -> int:
 
 
 @TABLES
-@pytest.mark.parametrize("name", ["proto_evfl", "vanilla"])
+@pytest.mark.parametrize("name", ["proto_evfl", "layers", "vanilla"])
 def test_a_party_rebuilt_between_any_two_messages_answers_the_same(name: str, make: Make) -> None:
     method, requests = talk_of(name, width_of(make))
     steady, rebuilt = Party(method, make(), key=7), Party(method, make(), key=7)
@@ -114,9 +116,9 @@ def alone(method: Method, make: Make, member: int) -> Party:
 
 
 @TABLES
-@pytest.mark.parametrize("name", ["proto_evfl", "vanilla"])
+@pytest.mark.parametrize("name", ["proto_evfl", "layers", "vanilla"])
 def test_members_lent_out_and_put_back_answer_as_if_alone(name: str, make: Make) -> None:
-    """Every request reaches some members only, in changing company; `Vanilla` has two networks a member."""
+    """Every request reaches some members only, in changing company; split learning has two networks a member."""
     method, requests = talk_of(name, width_of(make))
     group = cohort(method, make, 3)
     singles = [alone(method, make, m) for m in range(3)]
@@ -126,7 +128,9 @@ def test_members_lent_out_and_put_back_answer_as_if_alone(name: str, make: Make)
             replies = part.handle_all([request] * len(members))
             group.put(members, part)
             for m, reply in zip(members, replies, strict=True):
-                close(reply, singles[m].handle(request), 5e-3 if name == "proto_evfl" else 1e-4)
+                close(
+                    reply, singles[m].handle(request), 1e-4 if name == "vanilla" else 0.1 if name == "layers" else 5e-3
+                )
 
 
 def close(reply: Message, expected: Message, atol: float = 1e-4) -> None:
@@ -157,6 +161,32 @@ def test_put_changes_the_members_lent_out_and_nobody_else() -> None:
     assert torch.equal(after["memory.new"], torch.tensor([[0.0], [1.0], [0.0]]).expand(3, 4))
     steps = after["optimizer.split.0.step"]
     assert steps.tolist() == [0, 1, 0]
+    assert group.absent["memory.new"] == {0, 2}
+    kinds = group.kinds()
+    assert kinds[0] == kinds[2] != kinds[1]
+    assert "new" not in group.take([0, 2]).memory
+    assert "new" in group.take([1]).memory
+
+
+def test_what_members_no_longer_hold_is_gone() -> None:
+    group = cohort(SPLIT, image_table, 3)
+    group.memory["notes"] = torch.ones(3, 2)
+    for members, left in (([0], {0}), ([1, 2], set())):
+        part = group.take(members)
+        del part.memory["notes"]
+        group.put(members, part)
+        assert group.absent.get("memory.notes", set()) == left
+    assert "notes" not in group.memory
+
+
+def test_members_at_different_steps_are_of_different_kinds() -> None:
+    group = cohort(SPLIT, image_table, 2)
+    group.handle_all([backward(0, 168)] * 2)
+    assert group.kinds()[0] == group.kinds()[1]
+    part = group.take([1])
+    part.handle_all([backward(1, 168)])
+    group.put([1], part)
+    assert group.kinds()[0] != group.kinds()[1]
 
 
 def test_a_whole_cohort_continues_after_parts_were_lent_out() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any, ClassVar
 
 import pytest
 
@@ -9,7 +10,6 @@ from protoevfl import presets
 from protoevfl.data import sources
 from protoevfl.errors import UserError
 from protoevfl.methods import METHODS
-from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.split import Vanilla
 
 EVERY = [(m, p, d) for m in METHODS for p in presets.presets(m) for d in sources.NAMES]
@@ -36,16 +36,38 @@ def test_the_data_sets_own_part_comes_on_top(monkeypatch: pytest.MonkeyPatch) ->
     assert presets.settings("x", "p", "modelnet10") == {"a": 1, "b": 2, "c": 2}
 
 
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    epochs: int = 1
+    lr: float = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    """Fields of every kind that methods have."""
+
+    name: ClassVar[str] = "outer"
+    rounds: int = 0
+    norm: bool = True
+    temperature: float | None = 0.2
+    layers: tuple[str, ...] = ("output",)
+    head: Inner = dataclasses.field(default_factory=Inner)
+
+
+def built(overrides: dict[str, Any]) -> Outer:
+    made: Outer = presets._make(Outer, overrides)
+    return made
+
+
 def test_overrides_reach_nested_settings_and_win() -> None:
-    made = presets.build("proto_evfl", overrides={"head.epochs": 7, "head.lr": 1, "rounds": 2, "temperature": None})
-    assert isinstance(made, ProtoEVFL)
-    assert (made.head.epochs, made.head.lr, made.rounds, made.temperature) == (7, 1.0, 2, None)
+    made = built({"head.epochs": 7, "head.lr": 1, "rounds": 2, "temperature": None})
+    assert made == Outer(rounds=2, temperature=None, head=Inner(7, 1.0))
     assert isinstance(made.head.lr, float)
+    assert built({}) == Outer()
 
 
 def test_a_list_from_json_becomes_a_tuple() -> None:
-    made = presets.build("proto_evfl", overrides=json.loads('{"layers": ["output", "hidden"]}'))
-    assert isinstance(made, ProtoEVFL)
+    made = built(json.loads('{"layers": ["output", "hidden"]}'))
     assert made.layers == ("output", "hidden")
     hash(made)
 
@@ -53,23 +75,23 @@ def test_a_list_from_json_becomes_a_tuple() -> None:
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        ({"head.epoch": 3}, "HeadSettings has no setting 'epoch'; did you mean 'epochs'?"),
+        ({"head.epoch": 3}, "Inner has no setting 'epoch'; did you mean 'epochs'?"),
         ({"rond": 3}, "no setting 'rond'"),
         ({"rounds.x": 3}, "no setting 'rounds.x'"),
-        ({"rounds": "three"}, "ProtoEVFL.rounds must be int, not 'three'"),
+        ({"rounds": "three"}, "Outer.rounds must be int, not 'three'"),
         ({"rounds": True}, "must be int, not True"),
         ({"rounds": 2.5}, "must be int, not 2.5"),
         ({"rounds": [2]}, "must be int"),
         ({"norm": 1}, "must be bool, not 1"),
         ({"temperature": "hot"}, "must be float or NoneType"),
-        ({"layers": "output"}, "ProtoEVFL.layers must be a list, not 'output'"),
-        ({"head": {"epochs": 3}}, "ProtoEVFL.head is a group of settings"),
+        ({"layers": "output"}, "Outer.layers must be a list, not 'output'"),
+        ({"head": {"epochs": 3}}, "Outer.head is a group of settings"),
         ({"name": "other"}, "no setting 'name'"),
     ],
 )
-def test_bad_settings_are_refused(overrides: dict[str, object], line: str) -> None:
+def test_bad_settings_are_refused(overrides: dict[str, Any], line: str) -> None:
     with pytest.raises(UserError) as caught:
-        presets.build("proto_evfl", overrides=overrides)
+        built(overrides)
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
 

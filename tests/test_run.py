@@ -10,15 +10,10 @@ from protoevfl.core import random as rnd
 from protoevfl.data.splits import SplitSpec
 from protoevfl.method import Report
 from protoevfl.run import RunConfig, engine_for, prepare, run
+from tests.tiny import short
 
-QUICK: dict[str, Any] = {
-    "warm.epochs": 1,
-    "warm.batch": 32,
-    "head.members": 1,
-    "head.hidden": 8,
-    "head.epochs": 2,
-    "layers": ["output"],
-}
+QUICK: dict[str, Any] = short("proto_evfl") | {"layers": ["output"]}
+COUNT = "rounds.count"
 PROTO = RunConfig(aligned=60, pool=30, overrides=QUICK)
 KEYS = {
     "method", "preset", "dataset", "aligned", "setting", "classes", "parties", "seed", "metrics", "bytes", "rounds",
@@ -32,7 +27,7 @@ METRICS = {
 
 @pytest.fixture(scope="module")
 def records() -> list[dict[str, Any]]:
-    return run(RunConfig(aligned=60, pool=30, overrides=QUICK | {"rounds": 1, "local_epochs": 1}), [3, 1], device="cpu")
+    return run(RunConfig(aligned=60, pool=30, overrides=QUICK | {COUNT: 1}), [3, 1], device="cpu")
 
 
 def test_a_record_has_every_promised_key(records: list[dict[str, Any]]) -> None:
@@ -123,7 +118,7 @@ def test_a_watcher_sees_the_reports_of_every_seed() -> None:
 
 
 def test_prediction_bytes_are_not_in_the_training_ledger() -> None:
-    record = run(RunConfig(aligned=60, pool=30, overrides=QUICK | {"rounds": 0}), [0], device="cpu")[0]
+    record = run(RunConfig(aligned=60, pool=30, overrides=QUICK | {COUNT: 0}), [0], device="cpu")[0]
     assert record["bytes"]["by_type"]["Embeddings"] == {"up": 3 * 60 * 84 * 4, "down": 0}
     assert "Embed" not in record["bytes"]["by_type"]
 

@@ -10,20 +10,21 @@ from typing import Any
 import pytest
 
 from protoevfl.run import RunConfig, run
+from tests.tiny import short
 
-QUICK: dict[str, dict[str, Any]] = {
-    "proto_evfl": {"warm.epochs": 3, "warm.batch": 45, "head.epochs": 10, "head.members": 2, "rounds": 1},
-    "vanilla": {"epochs": 5, "models": 2},
-}
+MORE = {"proto_evfl": {"warm.epochs": 3, "warm.batch": 45, "head.epochs": 10}, "vanilla": {"epochs": 5}}
 
 
 def measured(method: str, seeds: list[int], engine: str) -> list[dict[str, Any]]:
     return run(
-        RunConfig(method=method, aligned=60, pool=30, overrides=QUICK[method]), seeds, device="cpu", engine=engine
+        RunConfig(method=method, aligned=60, pool=30, overrides=short(method) | MORE[method]),
+        seeds,
+        device="cpu",
+        engine=engine,
     )
 
 
-@pytest.mark.parametrize("method", QUICK)
+@pytest.mark.parametrize("method", MORE)
 def test_loop_and_stacked_and_one_seed_alone(method: str) -> None:
     stacked, loop = measured(method, [0, 1], "stacked"), measured(method, [0, 1], "loop")
     alone = measured(method, [1], "stacked")

@@ -6,20 +6,18 @@ import pytest
 import torch
 
 from protoevfl.run import RunConfig, run
+from tests.tiny import short
 
-QUICK: dict[str, dict[str, Any]] = {
-    "proto_evfl": {"warm.epochs": 1, "head.epochs": 2, "head.members": 2, "rounds": 1, "local_epochs": 1},
-    "vanilla": {"epochs": 2, "models": 2},
-}
+METHODS = ("proto_evfl", "vanilla")
 
 
 def measured(method: str, seeds: list[int], engine: str = "auto") -> list[dict[str, Any]]:
-    config = RunConfig(method=method, aligned=60, pool=30, overrides=QUICK[method])
+    config = RunConfig(method=method, aligned=60, pool=30, overrides=short(method))
     timeless = ("metrics", "bytes", "rounds", "split_hash", "history", "split")
     return [{name: record[name] for name in timeless} for record in run(config, seeds, device="cpu", engine=engine)]
 
 
-@pytest.mark.parametrize("method", QUICK)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("engine", ["stacked", "loop"])
 def test_twice_the_same(method: str, engine: str) -> None:
     torch.manual_seed(1)

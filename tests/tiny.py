@@ -1,13 +1,47 @@
 """Tiny random parties and owners, so that a whole run takes a fraction of a second."""
 
+import dataclasses
+import typing
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from protoevfl import presets
 from protoevfl.core import random as rnd
 from protoevfl.data.table import PartyTable
+from protoevfl.method import Method
+from protoevfl.methods import method_class
 from protoevfl.owner import LabelOwner
 
 CLASSES, POOL, ALIGNED, QUERY = 3, 24, 12, 10
+SMALL = {"epochs": 1, "rounds": 1, "count": 1, "members": 2, "models": 2, "hidden": 16, "batch": 12, "steps": 2,
+         "components": 3}  # fmt: skip
+
+
+def short(name: str) -> dict[str, Any]:
+    """Settings that cut every loop of a method (epochs, rounds, ...), without its guard and inner layers."""
+    return _short(method_class(name), "")
+
+
+def _short(cls: Any, prefix: str) -> dict[str, Any]:
+    hints, found = typing.get_type_hints(cls), dict[str, Any]()
+    for field in dataclasses.fields(cls):
+        last, hint = field.name.rsplit("_", 1)[-1], hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            found |= _short(hint, f"{prefix}{field.name}.")
+        elif last in SMALL and hint is int:
+            found[prefix + field.name] = SMALL[last]
+        elif last == "guard":
+            found[prefix + field.name] = False
+        elif field.name == "layers":
+            found[prefix + field.name] = ["output"]
+    return found
+
+
+def quick(name: str, **settings: Any) -> Method:
+    """A method cut short; `head__lr` stands for the setting head.lr."""
+    return presets.build(name, overrides=short(name) | {n.replace("__", "."): v for n, v in settings.items()})
 
 
 def keys(count: int, name: str = "tiny") -> Tensor:
@@ -29,7 +63,7 @@ def _rows(seed: int, party: int, what: str, rows: int, shape: tuple[int, ...]) -
     return means[labels(drawn, rows)] + 0.5 * noise
 
 
-def image_table(seed: int = 0, party: int = 0, side: int = 4, channels: int = 2, pool: int = POOL) -> PartyTable:
+def image_table(seed: int = 0, party: int = 0, side: int = 8, channels: int = 1, pool: int = POOL) -> PartyTable:
     """A party of images (channels, side, side) in bytes."""
     sizes = {"pool": pool, "aligned": ALIGNED, "query": QUERY}
     parts = [_rows(seed, party, what, n, (channels, side, side)) for what, n in sizes.items()]

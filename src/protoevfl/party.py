@@ -52,6 +52,7 @@ class Cohort:
         self.net = net if net is not None else method.party_net(tuple(rows.pool.shape[2:]), keys)
         self.memory: dict[str, Tensor] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.absent: dict[str, set[int]] = {}  # names of the state that these members do not hold (yet)
 
     @property
     def size(self) -> int:
@@ -81,7 +82,7 @@ class Cohort:
             for name, tensor in self.net.state_dict().items():
                 tensor.copy_(state[f"net.{name}"])
         self.memory = {n.removeprefix("memory."): _copy(t, device) for n, t in state.items() if n.startswith("memory.")}
-        self.optimizers = {}
+        self.optimizers, self.absent = {}, {}
         self._waiting = {n: _copy(t, device) for n, t in state.items() if n.startswith("optimizer.")}
 
     _waiting: dict[str, Tensor] = {}  # noqa: RUF012 -- replaced, never mutated
@@ -93,22 +94,33 @@ class Cohort:
             _load_slots(optimizer, {n: t for n, t in self._waiting.items() if n.startswith(f"optimizer.{name}.")})
         return self.optimizers[name]
 
+    def kinds(self) -> list[object]:
+        """Members of one kind can be computed together: they hold the same names, their optimisers are at one step."""
+        idle = {n: t for n, t in self._waiting.items() if n.split(".")[1] not in self.optimizers}
+        steps = [t.tolist() for n, t in idle.items() if n.endswith(".step")]
+        lacking = [frozenset(n for n, who in self.absent.items() if m in who) for m in range(self.size)]
+        return [(lacking[m], tuple(step[m] for step in steps)) for m in range(self.size)]
+
     def take(self, members: list[int]) -> "Cohort":
-        """Some members as a cohort of their own (copies; give back with `put`)."""
+        """Some members of one kind as a cohort of their own (copies; give back with `put`)."""
         part = Cohort(self.method, self.rows.take(members), self.keys[members], progress=self.progress)
-        part.restore({n: _members(t, self.size)[members].flatten(0, 1) for n, t in self.state().items()})
+        held = {n: t for n, t in self.state().items() if members[0] not in self.absent.get(n, ())}
+        part.restore({n: _members(t, self.size)[members].flatten(0, 1) for n, t in held.items()})
         return part
 
     def put(self, members: list[int], part: "Cohort") -> None:
-        """Takes back what `take` lent out."""
-        whole, piece = self.state(), part.state()
+        """Takes back what `take` lent out; what only they hold, or no longer hold, is noted in `absent`."""
+        whole, piece, everyone = self.state(), part.state(), set(range(self.size))
+        absent = {name: self.absent.get(name, set()) | set(members) for name in whole}
         for name, tensor in piece.items():
             mine = _members(tensor, part.size)  # (members, k, ...)
             old = whole.get(name)
             new = mine.new_zeros(self.size, *mine.shape[1:]) if old is None else _members(old, self.size).clone()
             new[members] = mine
             whole[name] = new.flatten(0, 1)
-        self.restore(whole)
+            absent[name] = absent.get(name, everyone) - set(members)
+        self.restore({name: tensor for name, tensor in whole.items() if absent[name] != everyone})
+        self.absent = {name: who for name, who in absent.items() if who and who != everyone}
 
 
 def _copy(tensor: Tensor, device: torch.device) -> Tensor:

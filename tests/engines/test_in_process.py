@@ -5,21 +5,15 @@ import torch
 
 from protoevfl.drive import Address, finish
 from protoevfl.engines.in_process import InProcess
-from protoevfl.head import HeadSettings
 from protoevfl.messages import Embed, Embeddings, MessageError, values
-from protoevfl.methods.proto_evfl import ProtoEVFL
-from protoevfl.methods.split import Vanilla
-from protoevfl.methods.warmup import WarmUpSettings
+from protoevfl.method import Method
 from protoevfl.party import Party
-from tests.tiny import QUERY, addresses, image_table, owner, party_keys
+from tests.tiny import QUERY, addresses, image_table, owner, party_keys, quick
 
-PROTO = ProtoEVFL(
-    rounds=1, warm=WarmUpSettings(epochs=1, batch=16), local_epochs=1, head=HeadSettings(members=2, hidden=8, epochs=2)
-)
-SPLIT = Vanilla(models=2, epochs=2, batch=6, hidden=8)
+PROTO, SPLIT = quick("proto_evfl"), quick("vanilla", epochs=2)
 
 
-def parties(method: ProtoEVFL | Vanilla) -> dict[Address, Party]:
+def parties(method: Method) -> dict[Address, Party]:
     keys = party_keys(1, 2)
     return {a: Party(method, image_table(a[0], a[1]), keys[a]) for a in addresses(1, 2)}
 
@@ -35,7 +29,7 @@ def test_every_party_answers_for_itself() -> None:
 
 
 @pytest.mark.parametrize("method", [PROTO, SPLIT], ids=["proto_evfl", "vanilla"])
-def test_the_wire_format_changes_nothing(method: ProtoEVFL | Vanilla) -> None:
+def test_the_wire_format_changes_nothing(method: Method) -> None:
     found = []
     for wire in (False, True):
         engine, mine = InProcess(parties(method), wire=wire), owner()

@@ -1,12 +1,10 @@
 """The stacked engine gives what the loop gives: parties of any shape, seeds of different lengths, several methods.
 
-Tolerance: probabilities within 0.001 after training in single precision, where seeds differ by 0.1 and more. Batched
+Tolerance: probabilities within 0.001 after training in single precision, where seeds differ by 0.02 and more. Batched
 products add up in another order, and Adam divides by the gradient's size, so that rounding of a tiny gradient can move
 a weight by the learning rate; on 4 x 4 images (most taps of a 5 x 5 kernel see padding only) that makes up to 0.03.
 """
 
-from collections.abc import Generator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,24 +15,20 @@ from protoevfl.data.table import PartyTable
 from protoevfl.drive import Address, finish
 from protoevfl.engines.in_process import InProcess
 from protoevfl.engines.stacked import Stacked
-from protoevfl.head import HeadSettings
 from protoevfl.messages import BackwardBatch, Embed, Embeddings, ForwardBatch, WarmUp, values
-from protoevfl.methods.proto_evfl import ProtoEVFL
-from protoevfl.methods.split import Vanilla
-from protoevfl.methods.warmup import WarmUpSettings
+from protoevfl.method import Method
 from protoevfl.party import Party
-from tests.tiny import ALIGNED, addresses, column_table, image_table, owner, party_keys
+from tests.tiny import ALIGNED, addresses, column_table, image_table, owner, party_keys, quick
 
 SEEDS, PARTIES, TOLERANCE = 2, 3, 1e-3
-HEAD = HeadSettings(members=2, hidden=16, epochs=20, lr=2e-2)
-PROTO = ProtoEVFL(rounds=1, warm=WarmUpSettings(epochs=6, batch=12), local_epochs=1, head=HEAD)
-SPLIT = Vanilla(models=2, epochs=6, batch=6, hidden=16, head_lr=2e-2)
+PROTO = quick("proto_evfl", warm__epochs=6, head__epochs=20, head__lr=2e-2)
+SPLIT, SHORT = (quick("vanilla", epochs=epochs, batch=6, head_lr=2e-2) for epochs in (6, 2))
 METHODS = pytest.mark.parametrize("method", [PROTO, SPLIT], ids=["proto_evfl", "vanilla"])
 Tables = dict[Address, PartyTable]
 
 
 def images() -> Tables:
-    return {(r, m): image_table(r, m, side=8, channels=1) for r, m in addresses(SEEDS, PARTIES)}
+    return {(r, m): image_table(r, m) for r, m in addresses(SEEDS, PARTIES)}
 
 
 def columns() -> Tables:
@@ -42,16 +36,16 @@ def columns() -> Tables:
     return {(r, m): column_table(r, m, columns=(5, 7, 7)[m]) for r, m in addresses(SEEDS, PARTIES)}
 
 
-def loop(method: ProtoEVFL | Vanilla, tables: Tables) -> InProcess:
+def loop(method: Method, tables: Tables) -> InProcess:
     keys = party_keys(SEEDS, PARTIES)
     return InProcess({a: Party(method, tables[a], keys[a]) for a in tables})
 
 
-def stacked(method: ProtoEVFL | Vanilla, tables: Tables) -> Stacked:
+def stacked(method: Method, tables: Tables) -> Stacked:
     return Stacked(method, tables, party_keys(SEEDS, PARTIES))
 
 
-def trained(method: ProtoEVFL | Vanilla, engine: InProcess | Stacked) -> list[Tensor]:
+def trained(method: Method, engine: InProcess | Stacked) -> list[Tensor]:
     owners = [owner(seed, PARTIES) for seed in range(SEEDS)]
     finish([method.train(o) for o in owners], engine)
     return finish([method.predict(o, (0, 1, 2)) for o in owners], engine)
@@ -59,18 +53,18 @@ def trained(method: ProtoEVFL | Vanilla, engine: InProcess | Stacked) -> list[Te
 
 @METHODS
 @pytest.mark.parametrize("make", [images, columns])
-def test_predictions_equal_those_of_the_loop(method: ProtoEVFL | Vanilla, make: Any) -> None:
+def test_predictions_equal_those_of_the_loop(method: Method, make: Any) -> None:
     together, alone = trained(method, stacked(method, make())), trained(method, loop(method, make()))
     for a, b in zip(together, alone, strict=True):
         torch.testing.assert_close(a, b, atol=TOLERANCE, rtol=0)
-    assert (together[0] - together[1]).abs().max() > 100 * TOLERANCE  # what the seeds differ by
+    assert (together[0] - together[1]).abs().max() > 20 * TOLERANCE  # what the seeds differ by
 
 
 @METHODS
-def test_a_seed_gives_the_same_whatever_runs_beside_it(method: ProtoEVFL | Vanilla) -> None:
+def test_a_seed_gives_the_same_whatever_runs_beside_it(method: Method) -> None:
     everyone = trained(method, stacked(method, images()))
     mine = owner(1, PARTIES)
-    tables = {(0, m): image_table(1, m, side=8, channels=1) for m in range(PARTIES)}
+    tables = {(0, m): image_table(1, m) for m in range(PARTIES)}
     keys = {(0, m): party_keys(SEEDS, PARTIES)[1, m] for m in range(PARTIES)}
     engine = Stacked(method, tables, keys)
     finish([method.train(mine)], engine)
@@ -102,23 +96,12 @@ def test_pools_of_different_sizes_are_not_stacked() -> None:
     assert len(Stacked(PROTO, tables, party_keys(1, 2)).cohorts) == 2
 
 
-class Shorter:
-    """Split learning in which the second seed stops after half of the epochs."""
-
-    def __init__(self) -> None:
-        self.owners = [owner(seed, PARTIES) for seed in range(SEEDS)]
-
-    def talks(self) -> list[Generator[Any, Any, None]]:
-        long, short = SPLIT, replace(SPLIT, epochs=2)
-        return [long.train(self.owners[0]), short.train(self.owners[1])]
-
-
 def test_a_seed_that_stops_earlier_leaves_the_others_unharmed() -> None:
     found = []
     for engine in (stacked(SPLIT, images()), loop(SPLIT, images())):
-        runs = Shorter()
-        finish(runs.talks(), engine)
-        found.append(finish([SPLIT.predict(o, (0, 1, 2)) for o in runs.owners], engine))
+        owners = [owner(seed, PARTIES) for seed in range(SEEDS)]
+        finish([SPLIT.train(owners[0]), SHORT.train(owners[1])], engine)
+        found.append(finish([SPLIT.predict(o, (0, 1, 2)) for o in owners], engine))
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, atol=TOLERANCE, rtol=0)
 
@@ -140,13 +123,31 @@ def test_optimisers_live_on_when_members_are_asked_one_by_one() -> None:
         torch.testing.assert_close(one[a], other[a], atol=2e-3, rtol=0)
 
 
-def test_requests_of_different_types_in_one_exchange() -> None:
+@pytest.mark.parametrize("layers", [["output"], ["output", "hidden"]], ids=len)
+def test_requests_of_different_types_in_one_exchange(layers: list[str]) -> None:
+    """With inner layers a party notes figures of its layers at its first embedding, each at its own time."""
+    method = quick("proto_evfl", warm__epochs=6, layers=layers)
     tables = {a: t for a, t in images().items() if a[0] == 0}
     requests = {(0, 0): WarmUp(), (0, 1): Embed("query"), (0, 2): Embed("aligned")}
-    one, other = loop(PROTO, tables).exchange(requests), Stacked(PROTO, tables, party_keys(1, 3)).exchange(requests)
+    one, other = loop(method, tables).exchange(requests), Stacked(method, tables, party_keys(1, 3)).exchange(requests)
     for a, reply in one.items():
         assert isinstance(reply, Embeddings)
         torch.testing.assert_close(values(other[a]), reply.values, atol=5e-3, rtol=0)
+
+
+def test_a_member_that_joins_later_steps_by_its_own_count() -> None:
+    """Adam's first step is larger than its tenth: steps are counted by member."""
+    tables = {a: t for a, t in images().items() if a[0] == 0}
+    found = []
+    for engine in (loop(SPLIT, tables), Stacked(SPLIT, tables, party_keys(1, 3))):
+        for step in range(3):
+            asked = [(0, 1)] if step < 2 else list(tables)
+            rows = (torch.arange(6) + step) % ALIGNED
+            gradients = torch.linspace(-1, 1, 6 * 168).view(6, 168).sin()
+            engine.exchange({a: BackwardBatch(step, rows, gradients) for a in asked})
+        found.append(engine.exchange({a: Embed("query") for a in tables}))
+    for a in tables:
+        torch.testing.assert_close(values(found[0][a]), values(found[1][a]), atol=1e-3, rtol=0)
 
 
 def test_nobody_asked_nobody_answers() -> None:

@@ -37,14 +37,18 @@ class Stacked:
         sizes = sorted((len(members) for members, _ in self.cohorts), reverse=True)
         return f"{sum(sizes)} parties in {len(sizes)} batched model(s) of size {', '.join(map(str, sizes))}"
 
+    def members(self) -> list[tuple[list[Address], Cohort]]:
+        """Who is computed together."""
+        return self.cohorts
+
     def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message]:
         replies: dict[Address, Message] = {}
         for members, cohort in self.cohorts:
             alike: dict[object, list[int]] = defaultdict(list)
-            for index, address in enumerate(members):
+            for index, (address, kind) in enumerate(zip(members, cohort.kinds(), strict=True)):
                 if address in requests:
                     request = requests[address]
-                    alike[type(request), tuple(scalars(request).items())].append(index)
+                    alike[type(request), tuple(scalars(request).items()), kind].append(index)
             for indices in alike.values():
                 answered = _answer(cohort, indices, [requests[members[i]] for i in indices])
                 replies |= {members[i]: reply for i, reply in zip(indices, answered, strict=True)}
