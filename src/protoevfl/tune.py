@@ -62,8 +62,8 @@ SPACES: dict[str, dict[str, Space]] = {
         "tables": {"epochs": (3, 5, 10), "lr": (3e-4, 1e-3), "weight_decay": (1e-2, 1e-1)},
     },
     "proto_evfl": {
-        "images": {**_FROZEN, "rounds": (0, 2), "warm.epochs": (40, 80), "warm.strength": (0.6, 1.0)},
-        "tables": {**_FROZEN, "rounds": (0, 2), "warm.epochs": (5, 15)},
+        "images": {**_FROZEN, "rounds.count": (0, 2), "warm.epochs": (40, 80), "warm.strength": (0.6, 1.0)},
+        "tables": {**_FROZEN, "rounds.count": (0, 2), "warm.epochs": (5, 15)},
     },
 }
 

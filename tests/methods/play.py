@@ -51,9 +51,7 @@ class Played:
         return {tuple(getattr(m, field).shape) for m in messages if type(m).__name__ == kind}
 
 
-def play(
-    name: str, overrides: dict[str, Any], engine: str = "stacked", wire: bool = False, **config: Any
-) -> Played:
+def play(name: str, overrides: dict[str, Any], engine: str = "stacked", wire: bool = False, **config: Any) -> Played:
     """Trains `name` with the overrides on top of its fields; config goes to RunConfig."""
     cell = RunConfig(**{"dataset": "digits", "aligned": ALIGNED, "pool": POOL, "method": name, **config})
     method = build(name, "default", cell.dataset, overrides)

@@ -41,7 +41,7 @@ class HybridSettings:
     epochs: int = 40
     batch: int = 256
     aligned_batch: int = 64
-    lr: float = 0.05  # at batch 256, scaled with the batch
+    lr: float = 0.05  # of SGD at batch 256, scaled with the batch; AdamW takes a fiftieth of it
     weight_decay: float = 3e-5
     optimizer: str = "sgd"  # with momentum .9, or adamw
     guidance: float = 0.5
@@ -146,7 +146,7 @@ class FedHSSL(SplitLearning):
 
     def fit(self, loss: Loss, branch: nn.Module, keys: Tensor, rows: int, batch: int, epoch: int) -> None:
         """One epoch; the rate falls from epoch to epoch."""
-        scale = batch / 256 if self.pre.optimizer == "sgd" else 1.0
+        scale = batch / 256 if self.pre.optimizer == "sgd" else 0.02
         branch.train()
         fit(
             loss, branch.parameters(), keys, rows, epochs=1, batch=batch, decay=False,
