@@ -46,7 +46,7 @@ def test_the_template_is_a_policy_and_accepts_the_defaults(tmp_path: Path) -> No
         ({}, {"method": "vanilla"}, "vanilla"),
         ({}, {"preset": "paper"}, "paper"),
         ({"max_rounds": 10}, {"rounds": 11}, "11 rounds"),
-        ({}, {"up": ("Statistics",)}, "Statistics"),
+        ({}, {"up": ("Projections",)}, "Projections"),
         ({}, {"down": ("BackwardBatch",)}, "BackwardBatch"),
         ({"max_message_mb": 1}, {}, "1 MB"),
         ({"require_privacy": True}, {"epsilon": None}, "no privacy budget"),

@@ -1,0 +1,204 @@
+"""`protoevfl deploy`: kits for every participant, processes, jobs, resume, review and audit."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from protoevfl.errors import UserError
+from protoevfl.progress import note
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+KitOption = Annotated[Path, Option("--kit", help="The folder of this participant's kit.")]
+KitArgument = Annotated[Path, Argument(help="The folder of this participant's kit.")]
+
+
+@app.callback()
+def deploy() -> None:
+    """Run between companies on NVFlare: kits, start, submit, resume."""
+    from importlib.util import find_spec
+
+    if find_spec("nvflare") is None:
+        raise UserError("deployment needs NVFlare: pip install 'protoevfl[nvflare]'")
+
+
+@app.command()
+def init(
+    out: Annotated[Path, Option(help="Where to write the two files.")] = Path(),
+) -> None:
+    """Write a commented project.toml and job.toml to fill in."""
+    from protoevfl.deploy import job_file, provision
+
+    for name, text in (("project.toml", provision.PROJECT), ("job.toml", job_file.TEMPLATE)):
+        path = out / name
+        if path.exists():
+            raise UserError(f"{path} exists; move it away first")
+        path.write_text(text)
+        print(path)
+
+
+@app.command()
+def provision(
+    project: Annotated[Path, Argument(help="project.toml.")],
+    out: Annotated[Path, Option(help="Where the kits go.")] = Path("kits"),
+    renew: Annotated[list[str] | None, Option(help="Give this participant new keys and certificates.")] = None,
+) -> None:
+    """Make a signed kit for the hub and for every party."""
+    from protoevfl.deploy import provision as work
+
+    made = work.provision(work.read_project(project), out, renew or [])
+    for name, folder in made.items():
+        print(f"{name:<12} {folder}")
+    note(f"Send each kit to its owner by a safe way. {out / 'authority'} can sign new kits: keep it offline.")
+
+
+@app.command()
+def start(
+    kit: KitArgument,
+    foreground: Annotated[bool, Option(help="Stay with the process (systemd, containers).")] = False,
+    wait: Annotated[float, Option(help="Seconds to wait until it has joined; 0 does not wait.")] = 60.0,
+) -> None:
+    """Start a hub or a party."""
+    from protoevfl.deploy import processes
+    from protoevfl.deploy.kit import open_kit
+
+    opened = open_kit(kit)
+    if foreground:
+        raise typer.Exit(processes.run(opened))
+    print(f"{opened.name}: {processes.start(opened, wait).detail}")
+
+
+@app.command()
+def stop(kit: KitArgument) -> None:
+    """Stop a hub or a party and all its job processes."""
+    from protoevfl.deploy import processes
+    from protoevfl.deploy.kit import open_kit
+
+    opened = open_kit(kit)
+    print(f"{opened.name}: {processes.stop(opened)} process(es) stopped")
+
+
+@app.command()
+def status(
+    kit: KitArgument,
+    run: Annotated[str | None, Argument(help="A run of this kit.")] = None,
+) -> None:
+    """What runs here, until when the certificate is valid, and how far a run is."""
+    from protoevfl.deploy import kit as kits
+    from protoevfl.deploy import processes, supervise
+
+    opened = kits.open_kit(kit)
+    print(f"{opened.name}: {processes.status(opened).detail}; certificate valid until {kits.expiry(opened).date()}")
+    if run is not None:
+        facts = supervise.read_status(opened, run)
+        away = f", away: {', '.join(facts['absent'])}" if facts.get("absent") else ""
+        error = f": {facts['error']}" if facts.get("error") else ""
+        print(f"run {run}: {facts.get('state', 'unknown here')}, round {facts.get('round', 0)}{away}{error}")
+
+
+@app.command()
+def logs(kit: KitArgument, lines: Annotated[int, Option(help="How many.")] = 50) -> None:
+    """The last lines of a kit's log."""
+    from protoevfl.deploy import processes
+    from protoevfl.deploy.kit import open_kit
+
+    print(processes.logs(open_kit(kit), lines))
+
+
+@app.command()
+def submit(job: Annotated[Path, Argument(help="job.toml.")], kit: KitOption) -> None:
+    """Propose a job to all parties and see it through. Ctrl-C leaves it running; `resume` takes it up again."""
+    from protoevfl.deploy import job_file, supervise
+    from protoevfl.deploy.kit import open_kit
+
+    opened = open_kit(kit)
+    spec = job_file.read_job(job, opened)
+    note(spec.review())
+    _ended(spec.run, opened.run_folder(spec.run), supervise.submit(opened, spec, note))
+
+
+@app.command()
+def resume(run: Annotated[str, Argument(help="The run's name.")], kit: KitOption) -> None:
+    """Go on with an interrupted run from the last round that every party has."""
+    from protoevfl.deploy import supervise
+    from protoevfl.deploy.kit import open_kit
+
+    opened = open_kit(kit)
+    _ended(run, opened.run_folder(run), supervise.resume(opened, run, note))
+
+
+def _ended(run: str, folder: Path, facts: dict[str, object]) -> None:
+    print(f"run {run}: {facts.get('state')} after {facts.get('rounds')} rounds; its results are in {folder}")
+
+
+@app.command()
+def abort(run: Annotated[str, Argument(help="The run's name.")], kit: KitOption) -> None:
+    """End the attempt that is running."""
+    from protoevfl.deploy import supervise
+    from protoevfl.deploy.kit import open_kit
+
+    supervise.abort(open_kit(kit), run)
+
+
+@app.command()
+def review(
+    run: Annotated[str, Argument(help="The run's name.")],
+    kit: KitOption,
+) -> None:
+    """Show what a job proposes and what this party's policy.toml says to it."""
+    import json
+
+    from protoevfl.deploy.kit import open_kit
+    from protoevfl.deploy.policy import Policy
+    from protoevfl.deploy.spec import JobSpec
+
+    opened = open_kit(kit)
+    path = opened.run_folder(run) / "spec.json"
+    if not path.exists():
+        raise UserError(f"{opened.name} has not been asked about a run {run!r} yet")
+    spec = JobSpec.from_dict(json.loads(path.read_text()))
+    print(spec.review())
+    objections = Policy.read(opened.folder / "policy.toml").objections(spec)
+    print("policy:         " + ("accepted" if not objections else "refused: " + "; ".join(objections)))
+
+
+@app.command()
+def probe(
+    kit: KitOption,
+    run: Annotated[str, Option(help="A new name.")] = "probe",
+    megabytes: Annotated[float, Option(help="Size of each party's answers.")] = 1.0,
+    rounds: Annotated[int, Option(help="How many exchanges.")] = 10,
+) -> None:
+    """Try a deployment with made-up numbers: do all parties answer, and how fast?"""
+    from statistics import median
+
+    from protoevfl.deploy import job_file, supervise
+    from protoevfl.deploy.kit import open_kit
+    from protoevfl.deploy.spec import JobSpec
+
+    opened, (down, up) = open_kit(kit), job_file.WIRE["probe"]
+    settings = {"rounds": rounds, "rows": max(1, round(megabytes * 1e6 / 100)), "width": 25}
+    spec = JobSpec(run, opened.identity.parties, "probe", settings=settings, rounds=rounds + 1, down=down, up=up)
+    took = [float(s) for s in supervise.submit(opened, spec, note)["exchange_s"]]
+    print(f"{len(took)} exchanges of {megabytes:g} MB a party: median {median(took):.2f} s, longest {max(took):.2f} s")
+
+
+@app.command("audit-log")
+def audit_log(
+    what: Annotated[str, Argument(help="verify")],
+    kit: KitArgument,
+    run: Annotated[str, Argument(help="The run's name.")],
+) -> None:
+    """Check that a run's audit log was not changed, and that no checkpoint knows of lines it lost."""
+    from protoevfl.deploy.audit_log import verify
+    from protoevfl.deploy.checkpoints import CheckpointStore
+    from protoevfl.deploy.kit import open_kit
+
+    if what != "verify":
+        raise UserError("the audit log can be verified: protoevfl deploy audit-log verify KIT RUN")
+    folder = open_kit(kit).run_folder(run)
+    latest = CheckpointStore(folder / "checkpoints").latest()
+    head = str(latest.header["audit"]) if latest is not None else None
+    count, newest = verify(folder / "audit.jsonl", head)
+    print(f"{count} lines, unchanged; newest hash {newest}")
