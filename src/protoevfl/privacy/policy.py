@@ -10,7 +10,7 @@ own release there, made of the embeddings that party last sent and of the labels
 simulation; a deployment gives the owner's guard a secret key and a ledger file.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.messages import BackwardBatch, Embeddings, Learn, Learned, Message
+from protoevfl.messages import Embeddings, Learn, Learned, Message
 from protoevfl.privacy import bounds
 from protoevfl.privacy.defences.clip import clip
 from protoevfl.privacy.defences.noise import Noise, SeededNoise, digest
@@ -97,11 +97,11 @@ class OwnerGuard:
 
     def down(self, party: int, request: Message) -> Message:
         """What may leave in place of the request."""
-        if party == self.active or not isinstance(request, Learn | BackwardBatch):
+        if party == self.active:
             return request
-        if isinstance(request, BackwardBatch):
-            if self.settings.guards_labels:
-                raise UserError("gradients are made of labels row by row and no defence covers them; use proto_evfl")
+        if type(request).kind == "gradients" and self.settings.guards_labels:
+            raise UserError("gradients are made of labels row by row and no defence covers them; use proto_evfl")
+        if not isinstance(request, Learn):
             return request
         return self._rewrite(
             self._release(party, request) if self.settings.guards_labels else self._noisy(party, request)
@@ -180,7 +180,18 @@ class PartyGuard:
         return replace(reply, values=values)
 
 
-def settings_from(facts: dict[str, Any]) -> PrivacySettings:
+def split_overrides(values: Mapping[str, Any]) -> tuple[dict[str, Any], PrivacySettings]:
+    """(the method's own settings, the privacy settings) of a preset or of overrides, dotted names.
+
+    >>> split_overrides({"rounds": 1, "privacy.rank": 8})[0]
+    {'rounds': 1}
+    """
+    rest = {name: value for name, value in values.items() if not name.startswith("privacy.")}
+    mine = {n.removeprefix("privacy."): v for n, v in values.items() if n.startswith("privacy.")}
+    return rest, settings_from(mine)
+
+
+def settings_from(facts: Mapping[str, Any]) -> PrivacySettings:
     """Settings from plain names and values, as in a record or a specification."""
     known = set(PrivacySettings.__dataclass_fields__)
     unknown = sorted(set(facts) - known)

@@ -14,7 +14,16 @@ import torch
 from torch import Tensor
 
 from protoevfl.core import random as rnd
-from protoevfl.messages import BackwardBatch, Embeddings, ForwardBatch, Learn, Learned, Message
+from protoevfl.messages import (
+    BackwardBatch,
+    BackwardMixed,
+    Embeddings,
+    ForwardBatch,
+    Learn,
+    Learned,
+    Message,
+    PartialGradients,
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,14 @@ class View:
 
     def gradients(self) -> list[tuple[int, Tensor, Tensor]]:
         """(party, rows (B,), gradients (B, d)) in order."""
-        asked = ((e.party, e.request) for e in self.exchanges)
-        return [(p, r.rows, r.gradients) for p, r in asked if isinstance(r, BackwardBatch)]
+        found = []
+        for e in self.exchanges:
+            if isinstance(e.request, BackwardBatch | BackwardMixed):
+                found.append((e.party, e.request.rows, e.request.gradients))
+            elif isinstance(e.request, PartialGradients):
+                rows = torch.arange(self.rows, device=e.request.gradients.device)
+                found.append((e.party, rows, e.request.gradients))
+        return found
 
 
 @dataclass(frozen=True)

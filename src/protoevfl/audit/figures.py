@@ -1,0 +1,98 @@
+"""From recordings to figures: attackers' cases, findings of every threat model, inversion, utility."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+
+from protoevfl.audit.record import Recording, noise_of
+from protoevfl.messages import Embeddings, Learned
+from protoevfl.presets import build
+from protoevfl.privacy.attacks.inversion import invert
+from protoevfl.privacy.policy import PrivacySettings
+from protoevfl.privacy.protocol import Case, Finding, investigate, malicious
+from protoevfl.privacy.scores import interval
+from protoevfl.privacy.view import View, together, views
+from protoevfl.run import RunConfig
+
+
+def cases(
+    recordings: Sequence[Recording], yardsticks: Sequence[Recording], config: RunConfig, privacy: PrivacySettings
+) -> list[list[Case]]:
+    """For each seed one case a passive party; encoders that saw no message come from the one-way recordings."""
+    method = build(config.method, config.preset, config.dataset, config.overrides)
+    guarded = privacy.guards_labels
+    rounds = getattr(method, "rounds", None)
+    rule = "none" if guarded else str(getattr(rounds, "update", "none"))
+    public: dict[str, Any] = {"update": rule, "rho": float(getattr(rounds, "rho", 1.0))}
+    public["rank"] = privacy.rank if guarded else None
+    made = []
+    for recording, silent in zip(recordings, yardsticks, strict=True):
+        owner = recording.world.owner
+        seen = views(recording.transcript, len(owner.labels), owner.classes)
+        empty = View((), len(owner.labels), owner.classes)
+        parties = owner.parties[1:]
+        mine = [
+            replace(seen.get(m, empty), own={m: silent.own[m]}, pool={m: silent.pool[m]}, **public) for m in parties
+        ]
+        made.append([Case(recording.seed, view, owner.labels) for view in mine])
+    return made
+
+
+def findings(groups: list[list[Case]], privacy: PrivacySettings, rounds: int, known: Sequence[int]) -> list[Finding]:
+    """Every threat model at every k."""
+    single = [case for group in groups for case in group]
+    joint = [Case(g[0].seed, together(c.view for c in g), g[0].labels) for g in groups if len(g) > 1]
+    first = single[0].view
+    width = first.releases()[0].f.shape[1] if first.releases() else next(iter(first.own.values())).shape[1]
+    found = []
+    for k in known:
+        found.append(investigate(single, "passive", k))
+        if joint:
+            found.append(investigate(joint, "colluding", k))
+        if rounds:
+            lone = [group[0] for group in groups]
+            found.append(investigate(lone, "malicious", k, malicious(privacy, width, rounds, noise_of)))
+    return found
+
+
+def inversion(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
+    """The owner rebuilds the first passive party's aligned rows; half of the pairs have leaked. Means over seeds."""
+    totals: Counter[tuple[str, str]] = Counter()
+    for recording in recordings:
+        party = recording.world.owner.parties[1]
+        sent = [a.values for p, _, a in recording.transcript if p == party and isinstance(a, Embeddings | Learned)]
+        rows = recording.world.tables[party].aligned.to(recording.own[party].device)
+        whole = [f for f in sent if len(f) == len(rows)]
+        if not whole:
+            return {}
+        scaled = rows.float() / 255 if rows.dtype == torch.uint8 else rows - rows.amin(0)
+        scaled = scaled / scaled.amax().clamp(min=1e-9)
+        leaked = torch.arange(len(rows), device=rows.device) % 2 == 0
+        labels = recording.world.labels.aligned.to(rows.device)
+        for name, result in invert(whole[-1].to(rows.device), scaled, leaked, labels).items():
+            for what, value in asdict(result).items():
+                if value is not None:
+                    totals[name, what] += value / len(recordings)
+    table: dict[str, dict[str, float]] = {}
+    for (name, what), value in totals.items():
+        table.setdefault(name, {})[what] = value
+    return table
+
+
+def utility(recordings: Sequence[Recording]) -> dict[str, Any]:
+    """Accuracy of the joint model and of the parties' pseudo-labels, mean and half interval over seeds."""
+    accuracy = [float(r.metrics["accuracy"]) for r in recordings]
+    rates = [sum(v for m, v in r.pseudo_labels.items() if m) / max(1, len(r.pseudo_labels) - 1) for r in recordings]
+    told = any(r.pseudo_labels for r in recordings)
+    chance = 1 / recordings[0].world.owner.classes
+    return {
+        "accuracy": interval(accuracy),
+        "by_seed": accuracy,
+        "pseudo_labels": interval(rates) if told else None,
+        "useful": (sum(rates) / len(rates) > chance + 0.05) if told else None,
+        "bytes_down": recordings[0].crossed["down"],
+        "bytes_up": recordings[0].crossed["up"],
+    }

@@ -1,0 +1,205 @@
+"""The audit in words, for a data-protection officer: facts of `audit.audit` as sections of sentences and tables."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protoevfl import messages
+from protoevfl.privacy.ledger import PROTECTS
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column heads and lines of plain text."""
+
+    heads: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    parts: tuple[str | Table, ...]
+
+
+THREATS = {
+    "passive": "one party that follows the protocol and studies what it received",
+    "malicious": "one party that sends made-up embeddings to draw labels out",
+    "colluding": "all passive parties together",
+}
+
+
+def percent(value: float | None, half: float | None = None) -> str:
+    """A fraction as a percentage, with its interval where there is one.
+
+    >>> percent(0.1234, 0.01), percent(None)
+    ('12.3 ± 1.0 %', '-')
+    """
+    if value is None:
+        return "-"
+    spread = "" if half is None or half != half else f" ± {100 * half:.1f}"
+    return f"{100 * value:.1f}{spread} %"
+
+
+def sections(facts: Facts) -> list[Section]:
+    """The whole report."""
+    return [
+        Section("In short", summary(facts)),
+        Section("What crosses", crossing(facts)),
+        Section("What can be inferred about labels", inferred(facts)),
+        Section("Does it give single people away?", canary(facts)),
+        Section("What can be inferred about a party's columns", columns(facts)),
+        Section("What is guaranteed", guarantee(facts)),
+        Section("What it costs", cost(facts)),
+        Section("All attacks", every_attack(facts)),
+        Section("Settings", settings(facts)),
+    ]
+
+
+def worst(facts: Facts, part: str = "findings", threat: str | None = None) -> Facts:
+    found = [f for f in facts[part] if threat is None or f["threat"] == threat]
+    chosen: Facts = max(found, key=lambda f: f["worst"]["accuracy"] if part == "canary" else f["advantage"])
+    return chosen
+
+
+def summary(facts: Facts) -> tuple[str | Table, ...]:
+    f, c, use = worst(facts), worst(facts, "canary"), facts["utility"]
+    drop = use["undefended"]["accuracy"][0] - use["as it is"]["accuracy"][0]
+    found, silent = percent(f["worst"]["accuracy"], f["worst"]["half"]), percent(f["yardstick"]["accuracy"])
+    return (
+        f"{facts['parties']} parties share {facts['rows']} labelled rows of {facts['classes']} classes; "
+        f"{len(facts['seeds'])} simulated runs were attacked.",
+        f"The attack that gains most from the messages ({f['worst']['attack']}; {THREATS[f['threat']]}, {f['known']} "
+        f"known labels a class) finds {found} of the labels. Without any message {silent} can be guessed "
+        f"({f['yardstick']['attack']}): the messages are worth {100 * f['advantage']:+.1f} points to the attacker.",
+        f"With labels that have nothing to do with the rows, the best attack is right for "
+        f"{percent(c['worst']['accuracy'])} (chance: {percent(c['chance'])}): that is what the messages say about "
+        "single people.",
+        f"The joint model is right for {percent(*use['as it is']['accuracy'])} of new rows; without defences "
+        f"{percent(*use['undefended']['accuracy'])} ({-100 * drop:+.1f} points by the defences), with nothing sent "
+        f"down {percent(*use['one-way']['accuracy'])}.",
+    )
+
+
+def crossing(facts: Facts) -> tuple[str | Table, ...]:
+    rows = []
+    for kind, sizes in facts["crossed"]["by_type"].items():
+        text = " ".join((inspect.getdoc(getattr(messages, kind, None)) or "").split())
+        way = " and ".join(w for w, n in (("to the parties", sizes["down"]), ("to the label owner", sizes["up"])) if n)
+        rows.append((kind, way, f"{sizes['down'] + sizes['up']:,}", text))
+    total = f"{facts['crossed']['up']:,} bytes to the label owner, {facts['crossed']['down']:,} bytes to the parties."
+    note = "Raw columns, labels, row ids and model weights are not among the message types of Proto-EVFL."
+    return (Table(("message", "direction", "bytes, all parties", "what it is"), tuple(rows)), total, note)
+
+
+def inferred(facts: Facts) -> tuple[str | Table, ...]:
+    rows = tuple(
+        (
+            f["threat"], str(f["known"]), f["worst"]["attack"],
+            percent(f["worst"]["accuracy"], f["worst"]["half"]),
+            f"{percent(f['yardstick']['accuracy'])} ({f['yardstick']['attack']})",
+            f"{100 * f['advantage']:+.1f} ± {100 * f['advantage_half']:.1f}",
+        )
+        for f in facts["findings"]
+    )  # fmt: skip
+    heads = ("attacker", "known labels a class", "worst attack", "labels found", "without any message", "advantage")
+    who = "Attackers: " + "; ".join(f"{name}: {text}" for name, text in THREATS.items()) + "."
+    how = "Each line is the maximum over attacks and rounds of the mean over runs and parties; ± is a 95 % interval."
+    return (Table(heads, rows), who, how)
+
+
+def canary(facts: Facts) -> tuple[str | Table, ...]:
+    heads = ("attacker", "best attack", "labels found", "chance")
+    rows = tuple(
+        (f["threat"], f["worst"]["attack"], percent(f["worst"]["accuracy"], f["worst"]["half"]), percent(f["chance"]))
+        for f in facts["canary"]
+    )
+    text = (
+        "The labels were shuffled over the rows before the run. Rows then say nothing about labels, so whatever is "
+        "found above chance was carried by the messages about single rows."
+    )
+    return (text, Table(heads, rows))
+
+
+def columns(facts: Facts) -> tuple[str | Table, ...]:
+    if not facts["inversion"]:
+        return ("No embeddings of whole row sets crossed.",)
+    heads = ("guess of the row", "MSE", "PSNR", "SSIM")
+    rows = tuple(
+        (name, f"{r['mse']:.4f}", f"{r['psnr']:.1f}", f"{r['ssim']:.2f}" if "ssim" in r else "-")
+        for name, r in facts["inversion"].items()
+    )
+    text = (
+        "The label owner is taken to hold half of the rows of the first passive party together with their embeddings "
+        "and trains a decoder for the other half. Lower MSE and higher SSIM mean more is revealed. Embeddings are "
+        "not anonymous: who may hold them must be agreed on."
+    )
+    return (text, Table(heads, rows))
+
+
+def guarantee(facts: Facts) -> tuple[str | Table, ...]:
+    lines: list[str | Table] = []
+    if facts["rounds"] == 0 and not facts["crossed"]["down"]:
+        lines.append(
+            "Nothing made of labels leaves the label owner during training: nothing about labels can be learnt."
+        )
+    elif facts["guess_bound"] < 1:
+        lines.append(
+            f"Whatever a party does, and even if it knew all other labels, it guesses a given label right with at most "
+            f"{percent(facts['guess_bound'])} (chance {percent(1 / facts['classes'])}, classes taken to be equally "
+            f"likely); all passive parties together with at most {percent(facts['coalition_guess_bound'])}."
+        )
+    else:
+        lines.append(
+            "There is no guarantee for labels: what holds back an attacker here is only what is measured above."
+        )
+    entries = [
+        (str(e["party"]), e["direction"], str(e["releases"]), f"{e['epsilon']:.2f}", f"{e['delta']:g}", e["protects"])
+        for e in facts["ledger"]
+    ]
+    if entries:
+        lines.append(Table(("party", "direction", "releases", "epsilon", "delta", "protects"), tuple(entries)))
+    if not any(e["direction"] == "up" for e in facts["ledger"]):
+        lines.append(f"There is no guarantee for {PROTECTS['up'].split(',')[0]}: embeddings carry no noise.")
+    if facts["coalition_epsilon"] is not None:
+        lines.append(f"All passive parties together: epsilon {facts['coalition_epsilon']:.2f} for labels.")
+    lines.append("Taken to be public: which classes exist and are shown, how many rows are shared, the settings below.")
+    return tuple(lines)
+
+
+def cost(facts: Facts) -> tuple[str | Table, ...]:
+    def pseudo(use: Facts) -> str:
+        if use["pseudo_labels"] is None:
+            return "none: nothing is told"
+        return percent(*use["pseudo_labels"]) + ("" if use["useful"] else " (not useful)")
+
+    rows = tuple(
+        (name, percent(*use["accuracy"]), pseudo(use), f"{use['bytes_down']:,}")
+        for name, use in facts["utility"].items()
+    )
+    heads = ("run", "accuracy of the joint model", "a party alone, on its own rows", "bytes sent to parties")
+    return (Table(heads, rows),)
+
+
+def every_attack(facts: Facts) -> tuple[str | Table, ...]:
+    rows = tuple(
+        (f["threat"], str(f["known"]), line["attack"], "yes" if line["communicates"] else "no",
+         percent(line["accuracy"], line["half"]), percent(line["matched"]), f"{line['nmi']:.2f}",
+         f"{line['classes']:.1f}")
+        for f in facts["findings"] for line in sorted(f["lines"], key=_by_accuracy)
+    )  # fmt: skip
+    heads = ("attacker", "k", "attack", "uses messages", "accuracy", "best matching of names", "NMI", "classes named")
+    return (Table(heads, rows),)
+
+
+def _by_accuracy(line: Facts) -> float:
+    return -float(line["accuracy"])
+
+
+def settings(facts: Facts) -> tuple[str | Table, ...]:
+    plain: Sequence[tuple[str, str]] = [(f"privacy.{n}", str(v)) for n, v in facts["privacy"].items()]
+    config = [(n, str(v)) for n, v in facts["config"].items()]
+    return (Table(("setting", "value"), (*config, *plain, ("seeds", str(facts["seeds"])))),)
