@@ -30,6 +30,7 @@ class HeadSettings:
     dropout: float = 0.2
     gate: bool = True
     adaptor: bool = True
+    rank: int = 16  # of the adaptor's update; 0: full (the paper's)
     epochs: int = 100
     batch: int = 64
     lr: float = 1e-3
@@ -37,6 +38,8 @@ class HeadSettings:
     mixup: float = 1.0  # Beta(a, a); 0 turns it off
     noise: float = 0.3  # Gaussian, added to embeddings
     party_dropout: float = 0.0
+    optimizer: str = "adamw"
+    decay: bool = True  # cosine learning rate
     balanced: bool = False  # weigh classes equally in the loss
 
 
@@ -47,7 +50,11 @@ class HeadNet(nn.Module):
         super().__init__()
         e, s = len(keys), settings
         self.keys, self.settings = keys, settings
-        self.adaptor = nn.Parameter(torch.zeros(e, parties, width, width, device=keys.device)) if s.adaptor else None
+        rank = min(s.rank, width) or width
+        zero = torch.zeros(e, parties, rank, width, device=keys.device)
+        self.adaptor = nn.Parameter(zero) if s.adaptor else None
+        narrow = (2 * rnd.uniform(keys, "adaptor", 0, (parties, width, rank)) - 1) / width**0.5
+        self.narrow = nn.Parameter(narrow) if s.adaptor and rank < width else None
         self.gate = nn.Parameter(torch.zeros(e, parties, width, device=keys.device)) if s.gate else None
         sizes = [parties * width, s.hidden, s.hidden, classes] if s.hidden else [parties * width, classes]
         self.layers = nn.ModuleList(
@@ -56,7 +63,9 @@ class HeadNet(nn.Module):
 
     def adapt(self, f: Tensor) -> Tensor:
         """f^ = f + A f, per party."""
-        return f if self.adaptor is None else f + f @ self.adaptor
+        if self.adaptor is None:
+            return f
+        return f + (f if self.narrow is None else f @ self.narrow) @ self.adaptor
 
     def gates(self, f: Tensor, present: Tensor | None) -> Tensor:
         """Weights (E, M, B) of the parties present; equal ones without a gate."""
@@ -86,21 +95,50 @@ def _spread(present: Tensor) -> Tensor:
     return present.unsqueeze(-1) if present.dim() == 1 else present
 
 
-def mixup(
-    f: Tensor, y: Tensor, keys: Tensor, step: rnd.Counter, alpha: float, present: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def partners(keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
+    """The row (E, B) each row of a batch is mixed with."""
+    return rnd.permutation(keys, "partner", step, rows)
+
+
+def mixup(f: Tensor, y: Tensor, keys: Tensor, step: rnd.Counter, alpha: float) -> tuple[Tensor, Tensor]:
     """lam (f, y) + (1 - lam) (f, y)[other row]; f (E, M, B, d), y (E, B, Z); one lam a member and step."""
     lam = rnd.beta_symmetric(keys, "mixup", step, (1,), alpha)  # (E, 1)
-    other = rnd.permutation(keys, "partner", step, y.shape[1])  # (E, B)
+    other = partners(keys, step, y.shape[1])
     f2 = f.gather(2, other[:, None, :, None].expand_as(f))
     y2 = y.gather(1, other[:, :, None].expand_as(y))
     return torch.lerp(f2, f, lam[:, :, None, None]), torch.lerp(y2, y, lam[:, :, None])
+
+
+def present_in_both(present: Tensor, other: Tensor) -> Tensor:
+    """The parties (E, M, B) present in a row and in its partner; a row that would lose all keeps its own."""
+    both = present & present.gather(2, other[:, None].expand_as(present))
+    return torch.where(both.any(1, keepdim=True), both, present)
 
 
 def drop_parties(keys: Tensor, step: rnd.Counter, parties: int, rows: int, rate: float) -> Tensor:
     """A mask (E, M, B): each party missing with probability `rate`; a row that would lose all keeps all."""
     here = rnd.uniform(keys, "party-dropout", step, (parties, rows)) >= rate
     return here | ~here.any(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Rows to draw each epoch for a class from given embeddings f (M, n, d), by weight (n,) or (E, n) per member."""
+
+    label: int
+    rows: int
+    f: Tensor
+    weights: Tensor
+
+    def shown(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
+        return torch.ones(len(keys), len(self.f), rows, dtype=torch.bool, device=keys.device)
+
+    def draw(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
+        """(E, M, rows, d); all parts of a draw are of the same row."""
+        edges = (self.weights.cumsum(-1) / self.weights.sum(-1, keepdim=True)).expand(len(keys), -1).contiguous()
+        u = rnd.uniform(keys, f"drawn{self.label}", step, (rows,))  # (E, rows)
+        pick = torch.searchsorted(edges, u).clamp(max=edges.shape[1] - 1)
+        return self.f[:, pick].movedim(0, 1)
 
 
 @dataclass(frozen=True)
@@ -112,6 +150,15 @@ class Synthetic:
     means: Tensor
     variances: Tensor
     weights: Tensor
+    reliability: Tensor | None = None  # (M,) how often a party's part is shown; else it counts as missing
+
+    def shown(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
+        """A mask (E, M, rows) of the parts that are shown; a row that would lose all keeps all."""
+        m = len(self.means)
+        if self.reliability is None:
+            return torch.ones(len(keys), m, rows, dtype=torch.bool, device=keys.device)
+        here = rnd.uniform(keys, f"shown{self.label}", step, (m, rows)) < self.reliability[:, None]
+        return here | ~here.any(1, keepdim=True)
 
     def draw(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
         """(E, M, rows, d); parties independently, since the statistics of different parties are of different people."""
@@ -130,12 +177,16 @@ def train_head(
     labels: Tensor,
     classes: int,
     settings: HeadSettings,
-    synthetic: Sequence[Synthetic] = (),
+    synthetic: Sequence[Synthetic | Drawn] = (),
     keep: Tensor | None = None,
+    start: HeadNet | None = None,
 ) -> HeadNet:
-    """E heads on embeddings f (M, N, d) with labels (N,); `keep` (E, N) leaves rows out per member (for folds)."""
+    """E heads on embeddings f (M, N, d) with labels (N,).
+
+    `keep` (E, N) leaves rows out per member (for folds); `start` is a head to go on with.
+    """
     parties, n, width = f.shape
-    net, s = HeadNet(keys, parties, width, classes, settings), settings
+    net, s = start or HeadNet(keys, parties, width, classes, settings), settings
     y = F.one_hot(labels, classes).float()
     for extra in synthetic:
         y = torch.cat([y, F.one_hot(torch.full((extra.rows,), extra.label, device=y.device), classes).float()])
@@ -150,10 +201,11 @@ def train_head(
 
     def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
-        start = n
+        present, start = drop_parties(keys, step, parties, index.shape[1], s.party_dropout), n
         for extra in synthetic:
             mine = (index >= start) & (index < start + extra.rows)  # (E, B)
             x = torch.where(mine[:, None, :, None], extra.draw(keys, step, index.shape[1]), x)
+            present = torch.where(mine[:, None], extra.shown(keys, step, index.shape[1]), present)
             start += extra.rows
         t, w = y[index], weight.gather(1, index)
         if s.noise:
@@ -161,14 +213,14 @@ def train_head(
         if s.mixup:
             both = torch.cat([t, w[..., None], kept.gather(1, index)[..., None]], -1)
             x, both = mixup(x, both, keys, step, s.mixup)
+            present = present_in_both(present, partners(keys, step, index.shape[1]))
             whole = both[..., -1] == 1  # a mixture with a row that is left out is left out
             t, w = both[..., :-2], both[..., -2] * whole
-        present = drop_parties(keys, step, parties, index.shape[1], s.party_dropout) if s.party_dropout else None
         return soft_cross_entropy(net(x, present, step), t, w)
 
     fit(
         loss, net.parameters(), keys, rows, epochs=s.epochs, batch=s.batch, lr=s.lr, weight_decay=s.weight_decay,
-        purpose="head", drop_last=False,
+        purpose="head", drop_last=False, optimizer=s.optimizer, decay=s.decay,
     )  # fmt: skip
     return net
 
@@ -176,9 +228,15 @@ def train_head(
 @torch.no_grad()
 def probabilities(net: HeadNet, f: Tensor, present: Tensor | None = None, batch: int = 4096) -> Tensor:
     """Mean class probabilities (N, Z) of the ensemble on f (M, N, d)."""
+    return each(net, f, present, batch).mean(0)
+
+
+@torch.no_grad()
+def each(net: HeadNet, f: Tensor, present: Tensor | None = None, batch: int = 4096) -> Tensor:
+    """Class probabilities (E, N, Z) of every member on f (M, N, d)."""
     parts = []
     for start in range(0, max(1, f.shape[1]), batch):
         x = f[:, start : start + batch].expand(len(net.keys), -1, -1, -1)
         here = present if present is None or present.dim() == 1 else present[:, start : start + batch]
-        parts.append(net(x, here).softmax(-1).mean(0))
-    return torch.cat(parts)
+        parts.append(net(x, here).softmax(-1))
+    return torch.cat(parts, 1)

@@ -28,6 +28,7 @@ class LabelOwner:
     key: int
     unseen: tuple[int, ...] = ()
     rare: tuple[int, ...] = ()
+    open: bool = False  # the class list may be incomplete
     head: nn.Module | None = None
     memory: dict[str, Tensor] = field(default_factory=dict)
     central: Central | None = None

@@ -46,6 +46,7 @@ class RunConfig:
     parties: int = 4
     pool: int | None = None
     profile: str = "majority"
+    open: bool = False  # zero_shot: the owner is not told which class has no label
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def split_spec(self) -> SplitSpec:
@@ -82,7 +83,7 @@ def prepare(config: RunConfig, seed: int, device: str) -> World:
     tables, labels = party_tables(dataset, split), labels_of(dataset, split)
     owner = LabelOwner(
         labels=labels.aligned.to(device), classes=labels.classes, parties=tuple(range(config.parties)),
-        key=rnd.key(seed, "owner"), unseen=labels.unseen, rare=labels.rare,
+        key=rnd.key(seed, "owner"), unseen=() if config.open else labels.unseen, rare=labels.rare, open=config.open,
     )  # fmt: skip
     if config.method == "upper_bound":
         owner.central = central(config, dataset, split, device)
@@ -144,7 +145,8 @@ def run(
     kind = choose_engine(engine, device)
     method = build(config.method, config.preset, config.dataset, config.overrides)
     worlds = [prepare(config, seed, device) for seed in seeds]
-    metered = Metered(engine_for(method, worlds, kind, device))
+    parties = engine_for(method, worlds, kind, device)
+    metered = Metered(parties)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     clock = _Clock(device)
@@ -159,6 +161,8 @@ def run(
     clock.mark("end")
     cached = QueryCache(metered)
     found = evaluate(method, worlds, cached, subsets)
+    for row, extra in zip(found, alone(method, worlds, parties), strict=True):
+        row |= extra
     clock.mark("predict")
     return [
         {
@@ -196,21 +200,51 @@ def ask(method: Method, worlds: Sequence[World], engine: Engine, present: tuple[
 def evaluate(method: Method, worlds: Sequence[World], engine: Engine, subsets: bool) -> list[dict[str, Any]]:
     """The metrics of each run; with `subsets` also the accuracy of every subset of parties."""
     parties = worlds[0].owner.parties
-    everyone = ask(method, worlds, engine, parties)
+    everyone = [close(p, w) for p, w in zip(ask(method, worlds, engine, parties), worlds, strict=True)]
     found = [metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(everyone, worlds, strict=True)]
-    extra = getattr(method, "extra_metrics", None)
-    for row, world in zip(found, worlds, strict=True):
+    for row, world, p in zip(found, worlds, everyone, strict=True):
+        guess = p.argmax(1).cpu()
         row["rare_recall"] = _rare(row, world.labels.rare)
-    if extra is not None:
-        for r, (row, world) in enumerate(zip(found, worlds, strict=True)):
-            row |= extra(world, engine, r)
+        row["matched_unseen"] = metrics.matched_accuracy(guess, world.labels.query, world.labels.unseen)
+        row["calibration_error"] = metrics.expected_calibration_error(p.cpu(), world.labels.query)
+        row["confusion"] = metrics.confusion(guess, world.labels.query, p.shape[1]).long().tolist()
+        if world.owner.open:
+            strength = world.owner.memory.get("open_strength")
+            row["open_strength"] = None if strength is None else float(strength)
+            row["phantom_rate"] = float((guess == world.labels.classes).float().mean())
     if subsets:
         sizes = range(1, len(parties) + 1)
         for row in found:
             row["subsets"] = {}
         for some in itertools.chain.from_iterable(itertools.combinations(parties, k) for k in sizes):
             for row, p, w in zip(found, ask(method, worlds, engine, some), worlds, strict=True):
-                row["subsets"]["+".join(map(str, some))] = metrics.accuracy(p.argmax(1).cpu(), w.labels.query)
+                guess = close(p, w).argmax(1).cpu()
+                row["subsets"]["+".join(map(str, some))] = metrics.accuracy(guess, w.labels.query)
+    return found
+
+
+def close(p: Tensor, world: World) -> Tensor:
+    """In open mode the last column means "none of these": it is the one unseen class where there is exactly one."""
+    if not world.owner.open or len(world.labels.unseen) != 1:
+        return p
+    known, none = p[:, :-1].clone(), p[:, -1]
+    known[:, world.labels.unseen[0]] += none
+    return known
+
+
+def alone(method: Method, worlds: Sequence[World], parties: InProcess | Stacked) -> list[dict[str, Any]]:
+    """Simulation only: how well each party names its own pool rows by the prototypes, and priors against the truth."""
+    found: list[dict[str, Any]] = [{} for _ in worlds]
+    guess = getattr(method, "alone", None)
+    if guess is None:
+        return found
+    for addresses, cohort in parties.members():
+        owners = [worlds[r].owner for r, _ in addresses]
+        mu = torch.stack([o.memory["prototypes"][m] for o, (_, m) in zip(owners, addresses, strict=True)])
+        shown = torch.stack([o.memory["shown"][m] for o, (_, m) in zip(owners, addresses, strict=True)])
+        for (r, m), labels in zip(addresses, guess(cohort, mu, shown).cpu(), strict=True):
+            truth = worlds[r].labels.pools[m]
+            found[r].setdefault("pseudo_label_accuracy", {})[str(m)] = metrics.accuracy(labels, truth)
     return found
 
 

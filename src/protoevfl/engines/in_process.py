@@ -13,6 +13,10 @@ class InProcess:
     def __init__(self, parties: Mapping[Address, Party], wire: bool = False) -> None:
         self.parties, self.wire = parties, wire
 
+    def members(self) -> list[tuple[list[Address], Party]]:
+        """Who is computed together: every party for itself."""
+        return [([address], party) for address, party in self.parties.items()]
+
     def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message]:
         return {address: self._ask(address, request) for address, request in requests.items()}
 

@@ -5,59 +5,51 @@
               party m: prior by EM over its pool, mixed with the global one; tau epochs of the dual transport cost
                        on its own rows, self-supervision kept on; uploads new embeddings and its prior
               owner: prototypes and global prior updated
-    at last   owner trains adaptors, gate and head on the embeddings
+    unseen    a party describes the part of its pool that no aligned row covers (a mixture, no rows)
+    at last   the owner trains adaptors, gate and head, with synthetic rows for unseen and rare classes
 
-`rounds = 0` is the one-way mode: nothing derived from labels ever leaves the owner. See docs/methods/proto_evfl.md for
-every field, its reason and its ablation.
+`rounds.count = 0` is the one-way mode: nothing derived from labels ever leaves the owner. docs/methods/proto_evfl.md
+gives every field, its reason and its ablation.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from protoevfl.core import losses, priors, prototypes, transport
-from protoevfl.core import random as rnd
-from protoevfl.fit import fit
+from protoevfl.core import metrics, novelty, prototypes, transport
+from protoevfl.errors import UserError
 from protoevfl.head import HeadNet, HeadSettings, probabilities, train_head
-from protoevfl.messages import Embed, Embeddings, Learn, Learned, Message, WarmUp, values
+from protoevfl.messages import Describe, Embed, Embeddings, Learn, Learned, Message, Statistics, WarmUp, values
 from protoevfl.method import Asking, Report, Talk
-from protoevfl.methods.warmup import WarmUpSettings, gather, own_rows, two_views, warm_up
-from protoevfl.models import embed, extractor, inputs
+from protoevfl.methods import rounds as party_rounds
+from protoevfl.methods import unseen as unseen_classes
+from protoevfl.methods.settings import RoundSettings
+from protoevfl.methods.unseen import UnseenSettings
+from protoevfl.methods.warmup import WarmUpSettings, warm_up
+from protoevfl.models import embed, extractor
 from protoevfl.owner import LabelOwner
 from protoevfl.party import Cohort
 
 
 @dataclass(frozen=True)
 class ProtoEVFL:
-    """Fields are the method's settings; presets live in protoevfl/presets."""
+    """Fields are the method's settings; presets live in protoevfl/presets/proto_evfl.json."""
 
     name: ClassVar[str] = "proto_evfl"
-    rounds: int = 0  # T
     warm: WarmUpSettings = field(default_factory=WarmUpSettings)
+    rounds: RoundSettings = field(default_factory=RoundSettings)
+    head: HeadSettings = field(default_factory=HeadSettings)
+    unseen: UnseenSettings = field(default_factory=UnseenSettings)
     layers: tuple[str, ...] = ("output",)  # which representations are sent
     norm: bool = True  # batch-norm in the extractor
-    local_epochs: int = 3  # tau
-    local_batch: int = 256
-    local_lr: float = 5e-4  # eta
-    local_decay: float = 1e-4  # phi, as weight decay
-    optimizer: str = "adamw"
-    temperature: float | None = 0.2  # of the plans; None is the raw inner product
-    transport_weight: float = 0.1
-    ssl_weight: float = 1.0
-    selection: str = "dual"  # dual, single, cosine, ot, soft
-    update: str = "ema"  # ema, paper, none
-    rho: float = 0.5
-    mixed_prior: bool = True
-    prior_steps: int = 10
-    prior_floor: float = 0.01
-    prototype_learning: bool = True
-    head: HeadSettings = field(default_factory=HeadSettings)
+    table: str = "skip"  # extractor of tables: skip or mlp5
+    head_each_round: bool = False  # train the head in every round, as the paper has it, instead of once at the end
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
-        return extractor(shape, keys, norm=self.norm)
+        return extractor(shape, keys, norm=self.norm, table=self.table)
 
     # ------------------------------------------------------------ party side
 
@@ -69,6 +61,9 @@ class ProtoEVFL:
                 return Embeddings(self.embed(cohort, cohort.rows.aligned))
             case Learn():
                 return self.learn(cohort, request)
+            case Describe(groups=groups):
+                pool, aligned = self.embed(cohort, cohort.rows.pool), self.embed(cohort, cohort.rows.aligned)
+                return unseen_classes.describe(cohort, pool, aligned, groups, self.unseen)
             case Embed(rows=which):
                 return Embeddings(self.embed(cohort, getattr(cohort.rows, which)))
         raise NotImplementedError(type(request).__name__)
@@ -81,57 +76,20 @@ class ProtoEVFL:
         if "mean" not in cohort.memory:
             own = embed(cohort.net, cohort.rows.pool, self.layers)
             spread = own.std(1, keepdim=True)
-            cohort.memory |= {"mean": own.mean(1, keepdim=True), "spread": spread + 0.05 * spread.mean(-1, keepdim=True)}
+            cohort.memory |= {
+                "mean": own.mean(1, keepdim=True),
+                "spread": spread + 0.05 * spread.mean(-1, keepdim=True),
+            }
         return (f - cohort.memory["mean"]) / cohort.memory["spread"]
 
     def learn(self, cohort: Cohort, request: Learn) -> Learned:
-        """One round at the party: prior by EM, then tau epochs of transport (and self-supervision) on its own rows."""
-        mu = request.prototypes[..., : cohort.net.width]  # transport acts on the output
-        prior = self.local_prior(cohort, mu, request.prior)  # (G, Z)
-        if self.prototype_learning:
-            self.transport(cohort, mu, prior, request.round)
+        """One round: local prior, then transport on the party's own rows; the reply holds the new embeddings."""
+        mu, shown = request.prototypes, request.present
+        prior = party_rounds.local_prior(cohort, mu, shown, request.prior, self.rounds)
+        if self.rounds.learning:
+            party_rounds.learn(cohort, mu, shown, prior, request.round, self.rounds, self.warm)
             cohort.memory.pop("mean", None)  # of the old extractor
         return Learned(self.embed(cohort, cohort.rows.aligned), prior)
-
-    @torch.no_grad()
-    def local_prior(self, cohort: Cohort, mu: Tensor, common: Tensor) -> Tensor:
-        f = embed(cohort.net, cohort.rows.pool)  # (G, n, d)
-        scores = transport.similarity(f, mu, self.temperature)
-        prior = priors.estimate(scores, self.prior_steps, self.prior_floor)
-        if self.mixed_prior:
-            gamma = priors.mixing_ratio(priors.pseudo_label_counts(scores, prior))
-            prior = priors.mix(prior, common, gamma)
-        return prior
-
-    def transport(self, cohort: Cohort, mu: Tensor, prior: Tensor, round_: int) -> Tensor:
-        rows, keys = own_rows(cohort), rnd.derive(cohort.keys, "round", round_)
-        views = two_views(cohort, rows, keys, self.warm)
-
-        def loss(index: Tensor, step: Tensor) -> Tensor:
-            if not self.ssl_weight:
-                f = cohort.net(inputs(gather(rows, index)))
-                return self.plan_cost(f, mu, prior)
-            f1, f2 = cohort.net(views(index, step)).chunk(2, 1)
-            moved = 0.5 * (self.plan_cost(f1, mu, prior) + self.plan_cost(f2, mu, prior))
-            return self.transport_weight * moved + self.ssl_weight * losses.nt_xent(f1, f2, self.warm.temperature)
-
-        return fit(
-            loss, cohort.net.parameters(), keys, rows.shape[1], epochs=self.local_epochs, batch=self.local_batch,
-            lr=self.local_lr, weight_decay=self.local_decay, optimizer=self.optimizer, decay=False,
-            purpose="transport", graph=self.selection != "ot",
-        )  # fmt: skip
-
-    def plan_cost(self, f: Tensor, mu: Tensor, prior: Tensor) -> Tensor:
-        """The loss of one batch (G,), by selection strategy."""
-        if self.selection in ("dual", "single"):
-            way: transport.Direction = "dual" if self.selection == "dual" else "forward"
-            return transport.dual_cost(f, mu, prior, self.temperature, direction=way)
-        plan = {
-            "soft": lambda: transport.select_soft(f, mu, prior, self.temperature),
-            "cosine": lambda: transport.select_cosine(f, mu),
-            "ot": lambda: transport.select_entropic(f, mu, prior),
-        }[self.selection]()
-        return transport.planned_cost(plan, transport.cost(f, mu))
 
     # ------------------------------------------------------------ owner side
 
@@ -139,31 +97,117 @@ class ProtoEVFL:
         replies = yield {m: WarmUp() for m in owner.parties}
         f = self.blocks(owner, replies)  # (M, N, d)
         yield Report("warm-up", 1, 1)
-        means, counts = prototypes.class_means(f, owner.labels.expand(len(f), -1), owner.classes)
-        mu, prior = means, owner.memory.setdefault("prior", torch.full((owner.classes,), 1 / owner.classes))
-        prior = prior.to(owner.device)
-        for t in range(self.rounds):
-            shown = (counts > 0).float()
+        mu, counts = self.means(owner, f)
+        prior, best, stale = torch.full((owner.classes,), 1 / owner.classes, device=owner.device), -1.0, 0
+        for t in range(self.rounds.count):
+            shown = (counts >= self.rounds.least_rows).float()  # (M, Z)
             replies = yield {m: Learn(t, mu[i], shown[i], prior) for i, m in enumerate(owner.parties)}
-            f = self.blocks(owner, replies)
-            means, counts = prototypes.class_means(f, owner.labels.expand(len(f), -1), owner.classes)
-            if self.update != "none":
-                mu = prototypes.update(mu, means, counts, self.rho, self.update)  # type: ignore[arg-type]
-            local = [r.prior for r in replies.values() if isinstance(r, Learned)]
-            prior = torch.stack(local).mean(0).to(owner.device)
-            yield Report("rounds", t + 1, self.rounds, {"prior": prior})
-        owner.memory |= {"prototypes": mu, "prior": prior}
-        owner.head = train_head(owner.keys("head", self.head.members), f, owner.labels, owner.classes, self.head)
+            f = self.blocks(owner, replies, f)
+            self.guard(f, mu, shown)
+            figures = self.fit_head(owner, f) if self.head_each_round else {}
+            means, counts = self.means(owner, f)
+            if self.rounds.update != "none":
+                mu = prototypes.update(mu, means, counts, self.rounds.rho, self.rounds.update)  # type: ignore[arg-type]
+            prior = torch.stack([r.prior for r in replies.values() if isinstance(r, Learned)]).mean(0).to(owner.device)
+            held = self.held_out(owner, f)
+            yield Report("rounds", t + 1, self.rounds.count, {"prior": prior, "held_out": held, **figures})
+            best, stale = (held, 0) if held > best else (best, stale + 1)
+            if self.rounds.patience and stale >= self.rounds.patience:
+                break
+        owner.memory |= {"prototypes": mu, "shown": (counts > 0).float(), "prior": prior, "embeddings": f}
+        made = []
+        if owner.unseen or owner.rare:
+            replies = yield {m: Describe(len(owner.unseen)) for m in owner.parties}
+            told = [r for r in (replies[m] for m in owner.parties) if isinstance(r, Statistics)]
+            made = unseen_classes.synthetic(owner, told, f, mu.shape[-1])
+            strength = torch.stack([t.reliability for t in told])
+            yield Report("statistics", 1, 1, {"strength": strength})
+        if not self.head_each_round:
+            keys = owner.keys("head", self.head.members)
+            owner.head = train_head(keys, f, owner.labels, owner.classes, self.head, made)
         yield Report("head", 1, 1)
 
-    def blocks(self, owner: LabelOwner, replies: Mapping[int, Message]) -> Tensor:
-        """The parties' embeddings (M, N, d) in the order of owner.parties."""
-        return torch.stack([values(replies[m]) for m in owner.parties]).to(owner.device)
+    def blocks(self, owner: LabelOwner, replies: Mapping[int, Message], before: Tensor | None = None) -> Tensor:
+        """The parties' embeddings (M, N, d); a party that did not answer keeps its last ones."""
+        rows = [
+            values(replies[m]).to(owner.device) if m in replies or before is None else before[i]
+            for i, m in enumerate(owner.parties)
+        ]
+        return torch.stack(rows)
+
+    def means(self, owner: LabelOwner, f: Tensor) -> tuple[Tensor, Tensor]:
+        """Class means (M, Z, width) of the outputs and class counts (M, Z)."""
+        out = f[..., : self.output_width(f)]
+        if self.rounds.adapted and isinstance(owner.head, HeadNet):
+            out = owner.head.adapt(f[None]).mean(0).detach()[..., : self.output_width(f)]
+        return prototypes.class_means(out, owner.labels.expand(len(f), -1), owner.classes)
+
+    def output_width(self, f: Tensor) -> int:
+        """The output comes first among the layers that are sent."""
+        return f.shape[-1] if self.layers == ("output",) else 84
+
+    def fit_head(self, owner: LabelOwner, f: Tensor) -> dict[str, Any]:
+        """The paper's round: the head goes on from where it was; its loss and gradient norm are reported."""
+        keys = owner.keys("head", self.head.members)
+        before = owner.head if isinstance(owner.head, HeadNet) else None
+        net = train_head(keys, f, owner.labels, owner.classes, self.head, start=before)
+        owner.head = net
+        loss = nn.functional.cross_entropy(net(f[None]).flatten(0, 1), owner.labels)
+        gradients = torch.autograd.grad(loss, list(net.parameters()))
+        return {"loss": loss.detach(), "gradient_norm": torch.stack([g.norm() for g in gradients]).norm()}
+
+    def held_out(self, owner: LabelOwner, f: Tensor) -> float:
+        """Accuracy of prototypes of one part of the aligned rows on the other part, mean over parties."""
+        train, test = owner.holdout(self.rounds.holdout)
+        if not len(test):
+            return 0.0
+        out = f[..., : self.output_width(f)]
+        mu, counts = prototypes.class_means(out[:, train], owner.labels[train].expand(len(f), -1), owner.classes)
+        scores = transport.cosine(out[:, test], mu) - 9.0 * (counts[:, None] == 0)
+        return float((scores.argmax(-1) == owner.labels[test]).float().mean())
+
+    def guard(self, f: Tensor, mu: Tensor, shown: Tensor) -> None:
+        """Collapse: values that are not finite, embeddings of rank one, or one class for all rows."""
+        if not self.rounds.guard:
+            return
+        out = f[..., : mu.shape[-1]]
+        ranks = metrics.effective_rank(out) if bool(out.isfinite().all()) else torch.zeros(len(out))
+        guess = (transport.cosine(out, mu) - 9.0 * (shown[:, None] == 0)).argmax(-1)
+        for m in range(len(f)):
+            if ranks[m] < 2 or (shown[m].sum() > 1 and len(set(guess[m].tolist())) < 2):
+                raise UserError(
+                    f"the embeddings of party {m} have collapsed (effective rank {float(ranks[m]):.1f}, "
+                    f"{len(set(guess[m].tolist()))} class(es) by prototype); lower rounds.weight or rounds.lr, "
+                    "keep rounds.ssl_weight above 0, or warm up longer"
+                )
+
+    # ------------------------------------------------------------ prediction
 
     def predict(self, owner: LabelOwner, present: tuple[int, ...]) -> Asking:
         replies = yield {m: Embed("query") for m in owner.parties if m in present}
         some = values(next(iter(replies.values())))
         here = torch.tensor([m in replies for m in owner.parties], device=owner.device)
         f = torch.stack([values(replies[m]) if m in replies else torch.zeros_like(some) for m in owner.parties])
+        return self.decide(owner, f.to(owner.device), here)
+
+    def decide(self, owner: LabelOwner, f: Tensor, here: Tensor, batch: bool = True) -> Tensor:
+        """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for "none of these"."""
         assert isinstance(owner.head, HeadNet)
-        return probabilities(owner.head, f.to(owner.device), here)
+        aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
+        wanted = owner.unseen or owner.rare or owner.open
+        if not (wanted and batch and self.unseen.batch and here.all() and f.shape[1] >= self.unseen.least_rows):
+            p = probabilities(owner.head, f, here)
+            return nn.functional.pad(p, (0, 1)) if owner.open else p
+        if owner.open and not owner.unseen:
+            found = unseen_classes.look(f[:, : self.unseen.batch_rows], aligned, width, owner.keys("open"))
+            strength = float(novelty.strength(found.found)[0])
+            owner.memory["open_strength"] = torch.tensor(strength)
+            if strength < self.unseen.open_bar:
+                return nn.functional.pad(probabilities(owner.head, f, here), (0, 1))
+            owner = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
+        return unseen_classes.predict_batch(owner, aligned, f, width, self.head, self.unseen)
+
+    def alone(self, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
+        """Simulation only: classes (G, n) each party would give its own pool rows by its prototypes."""
+        f = embed(cohort.net, cohort.rows.pool)
+        return party_rounds.pseudo_labels(f, mu, shown, self.rounds)
