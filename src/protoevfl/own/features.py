@@ -51,7 +51,10 @@ class ImageEncoder:
 
     def transform(self, batch: Any, where: str = "the table") -> NDArray[Any]:
         """(b, C, S, S) of one batch."""
-        x = as_images(batch.column(self.column), self.shape, f"{where} {self.column}")
+        return self.pixels(as_images(batch.column(self.column), self.shape, f"{where} {self.column}"))
+
+    def pixels(self, x: NDArray[Any]) -> NDArray[Any]:
+        """(b, C, H, W) -> (b, C, S, S), scaled and padded."""
         if x.dtype != np.uint8:
             x = np.clip((x - self.low) / (self.high - self.low), 0, 1).astype(np.float32)
         pad = [(0, 0), (0, 0), *((0, self.side - size) for size in x.shape[2:])]

@@ -109,7 +109,7 @@ def predict(run: Run, inputs: Mapping[str, Path], device: str = "auto") -> Predi
 
 
 def join_ids(inputs: Sequence[Input]) -> tuple[list[str], Any]:
-    """All ids once, and the id columns of the first input that has each; texts where the files' types differ."""
+    """All ids once, and the id columns of the first input that has each; a text id in its one spelling."""
     import pyarrow as pa
 
     seen: dict[str, None] = {}
@@ -120,7 +120,7 @@ def join_ids(inputs: Sequence[Input]) -> tuple[list[str], Any]:
         tables.append((i, i.id_table.filter(pa.array(new)), np.flatnonzero(new)))
     names = inputs[0].id_table.column_names
     parts = [table.rename_columns(names) for _, table, _ in tables]
-    if any(part.schema != parts[0].schema for part in parts[1:]):
+    if any(part.schema != parts[0].schema or pa.types.is_string(part.schema.types[0]) for part in parts):
         parts = [_as_text(i, part, new, names) for part, (i, _, new) in zip(parts, tables, strict=True)]
     return list(seen), pa.concat_tables([part.replace_schema_metadata() for part in parts])
 

@@ -1,0 +1,166 @@
+"""`ProtoEVFL`, a classifier with scikit-learn's habits on tables that belong to several parties.
+
+    model = ProtoEVFL(preset="default").fit({"bank": bank, "insurer": insurer}, labels)
+    model.predict({"bank": new_rows})                  # any party may be missing
+
+A table is a pandas or polars frame, a pyarrow Table, a numpy array (n, columns), or images (n, c, h, w). Row i of every
+table is the same customer; the first party holds the labels. Rows that only one party has go into `pools`; so do rows
+whose label is missing. For `cross_val_score` and `GridSearchCV`, which cut rows out, wrap the tables in `Parties`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from protoevfl.data.frames import Parties
+from protoevfl.data.ids import IdRules
+from protoevfl.data.table import PartyTable
+from protoevfl.errors import UserError
+from protoevfl.notebook import watching
+from protoevfl.own import folders
+from protoevfl.own.features import Encoder, ImageEncoder
+from protoevfl.own.in_memory import encode, encode_labels, named, prepare, same_rows
+from protoevfl.own.method_facts import choose_method, method_facts
+from protoevfl.own.run_dir import MANIFEST, open_run, write_run
+from protoevfl.own.stored_owner import StoredOwner
+from protoevfl.own.stored_party import StoredParty
+from protoevfl.own.train import Trained, train
+from protoevfl.run import choose_device
+
+__all__ = ["Parties", "ProtoEVFL"]
+
+
+class ProtoEVFL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Vertical federated classifier, simulated in this process.
+
+    method, preset   as in protoevfl.toml; `overrides` sets single fields, such as {"head.epochs": 50}
+    seed             of everything random; the same seed gives the same model
+    device           "auto", "cpu" or "cuda"
+    progress         "auto" shows a bar in a notebook or terminal, True always, False never
+    """
+
+    def __init__(
+        self,
+        method: str = "proto_evfl",
+        preset: str = "default",
+        overrides: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        device: str = "auto",
+        progress: bool | str = "auto",
+    ) -> None:
+        self.method = method
+        self.preset = preset
+        self.overrides = overrides
+        self.seed = seed
+        self.device = device
+        self.progress = progress
+
+    # ------------------------------------------------------------ fit
+
+    def fit(self, parties: Any, labels: Any, pools: Mapping[str, Any] | None = None) -> Self:
+        """Train on tables with the same rows in the same order, labels (n,), and each party's further rows `pools`."""
+        tables = named(parties)
+        rows = same_rows(tables)
+        codes, self.classes_ = encode_labels(labels, rows)
+        known, unknown = np.flatnonzero(codes >= 0), np.flatnonzero(codes < 0)
+        pools = dict(pools or {})
+        if stray := sorted(set(pools) - set(tables)):
+            raise UserError(f"pools has '{stray[0]}', which is not among the parties {', '.join(tables)}")
+        prepared = {n: prepare(n, t, pools.get(n), known, unknown) for n, t in tables.items()}
+        kinds = {"images" if isinstance(e, ImageEncoder) else "table" for e, _ in prepared.values()}
+        if len(kinds) > 1:
+            raise UserError("some parties hold images and others columns; a run needs one kind")
+        method = choose_method(self.method, self.preset, kinds.pop(), dict(self.overrides or {}))
+        device = choose_device(self.device)
+        with watching(self.progress) as (watch, progress):
+            trained = train(
+                method, [t for _, t in prepared.values()], torch.from_numpy(codes[known]), len(self.classes_),
+                seed=self.seed, device=device, watch=watch, progress=progress,
+            )  # fmt: skip
+        self._keep(trained, {n: e for n, (e, _) in prepared.items()}, [t for _, t in prepared.values()])
+        return self
+
+    def _keep(self, trained: Trained, encoders: Mapping[str, Encoder], tables: Sequence[PartyTable]) -> None:
+        nothing = torch.zeros(0, dtype=torch.int64)
+        names = [str(c) for c in self.classes_]
+        self.owner_: StoredOwner = trained.stored_owner(list(encoders), names, "label", nothing, {})
+        self.party_names_ = tuple(encoders)
+        self.parties_ = {
+            name: StoredParty(
+                name=name, index=m, id_columns=(), id_rules=IdRules(), on_bad_ids="refuse", encoder=encoder,
+                method=trained.method, privacy=trained.privacy, dtype=str(tables[m].pool.dtype).removeprefix("torch."),
+                state={n: t.cpu() for n, t in trained.parties[m].state().items()},
+            )
+            for m, (name, encoder) in enumerate(encoders.items())
+        }  # fmt: skip
+        self.history_ = trained.history
+        self.cost_ = trained.cost
+
+    # ------------------------------------------------------------ predict
+
+    def predict_proba(self, parties: Any, present: Mapping[str, Any] | None = None) -> NDArray[np.float64]:
+        """(n, classes) from the parties given; `present` {name: (n,) true or false} says which rows each one has."""
+        check_is_fitted(self, "owner_")
+        tables = named(parties, least=1)
+        if stray := sorted(set(tables) - set(self.parties_)):
+            raise UserError(f"'{stray[0]}' is not a party of this model; it has {', '.join(self.parties_)}")
+        rows = same_rows(tables)
+        here = torch.zeros(len(self.parties_), rows, dtype=torch.bool)
+        embeddings: dict[int, Tensor] = {}
+        for name, table in tables.items():
+            party = self.parties_[name]
+            mask = torch.as_tensor(np.asarray((present or {}).get(name, np.ones(rows, np.bool_)), np.bool_))
+            if mask.shape != (rows,):
+                raise UserError(f"present['{name}'] must have {rows} entries, one a row")
+            here[party.index] = mask
+            embeddings[party.index] = party.embed([encode(party.encoder, table, name)], choose_device(self.device))
+        if rows and not bool(here.any(0).all()):
+            row = int((~here.any(0)).nonzero()[0])
+            raise UserError(f"no party has row {row}; leave such rows out")
+        p = self.owner_.probabilities(embeddings, here).double()
+        found: NDArray[np.float64] = (p / p.sum(1, keepdim=True)).numpy()
+        return found
+
+    def predict(self, parties: Any, present: Mapping[str, Any] | None = None) -> NDArray[Any]:
+        """(n,) classes, as the labels spelt them."""
+        found: NDArray[Any] = self.classes_[self.predict_proba(parties, present).argmax(1)]
+        return found
+
+    def score(self, parties: Any, labels: Any, sample_weight: Any = None) -> float:
+        """Accuracy."""
+        right = self.predict(parties) == np.asarray(labels)
+        return float(np.average(right, weights=sample_weight))
+
+    # ------------------------------------------------------------ keep
+
+    def save(self, path: Path | str, overwrite: bool = False) -> None:
+        """Write a run directory (no pickle): one folder a party, one for the label owner."""
+        check_is_fitted(self, "owner_")
+        out = Path(path)
+        folders.check_free(out, overwrite, MANIFEST)
+        classes = {"dtype": self.classes_.dtype.kind, "values": self.classes_.tolist()}
+        if any(not isinstance(v, str | int | float | bool) for v in classes["values"]):
+            raise UserError("only models whose classes are texts or numbers can be saved")
+        parties = [self.parties_[name] for name in self.party_names_]
+        facts = {"method": method_facts(parties[0].method), "privacy": {}, "seed": self.seed, "classes": classes}
+        write_run(out, parties, self.owner_, {**facts, "parameters": self.get_params(deep=False)})
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """A model that `save` wrote."""
+        run = open_run(Path(path))
+        if "parameters" not in run.manifest:
+            raise UserError(f"{path} was written by `protoevfl train`; use `protoevfl predict` with it")
+        model = cls(**run.manifest["parameters"])
+        model.owner_, model.party_names_ = run.need_owner(), run.names
+        model.parties_ = {name: run.need_party(name) for name in run.names}
+        model.classes_ = np.array(run.manifest["classes"]["values"])
+        model.history_, model.cost_ = model.owner_.metrics.get("history", []), {}
+        return model
