@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from protoevfl import head
-from protoevfl.head import HeadNet, HeadSettings, Synthetic, train_head
+from protoevfl.head import Drawn, HeadNet, HeadSettings, train_head
 from tests.tiny import keys
 
 M, N, D, Z, E = 3, 24, 5, 3, 2
@@ -118,37 +118,25 @@ def test_party_dropout_leaves_each_row_a_party() -> None:
     assert head.drop_parties(keys(E), 3, M, 50, 0.0).all()
 
 
-class TestSynthetic:
-    def mixture(self) -> Synthetic:
-        means = torch.tensor([[[5.0, 0.0], [-5.0, 1.0]], [[0.0, 3.0], [2.0, 2.0]]])  # (M=2, K=2, d=2)
-        variances = torch.tensor([[[0.25, 1.0], [1.0, 0.04]], [[1.0, 1.0], [0.0, 4.0]]])
-        return Synthetic(1, 20, means, variances, torch.tensor([[3.0, 1.0], [0.5, 0.5]]))
+class TestDrawn:
+    def test_rows_are_drawn_by_weight_and_parts_stay_together(self) -> None:
+        f = torch.arange(4.0).expand(M, 4)[..., None].contiguous()  # row n holds n at every party
+        drawn = Drawn(1, 5, f, torch.tensor([1.0, 0.0, 3.0, 0.0])).draw(keys(E), 3, 4000)  # (E, M, rows, 1)
+        assert torch.equal(drawn[:, 0], drawn[:, 1])
+        assert set(drawn.unique().tolist()) == {0.0, 2.0}
+        assert abs((drawn == 2).float().mean() - 0.75) < 0.03
 
-    def test_draws_have_the_moments_of_the_mixture(self) -> None:
-        mixture, n = self.mixture(), 40_000
-        drawn = mixture.draw(keys(1), 0, n)[0].double()  # (M, n, d)
-        assert drawn.shape == (2, n, 2)
-        share = (mixture.weights / mixture.weights.sum(-1, keepdim=True)).double()[..., None]
-        mean = (share * mixture.means).sum(1)
-        variance = (share * (mixture.variances + mixture.means**2)).sum(1) - mean**2
-        torch.testing.assert_close(drawn.mean(1), mean, atol=0.1, rtol=0.02)
-        torch.testing.assert_close(drawn.var(1), variance, atol=0.05, rtol=0.03)
+    def test_weights_may_differ_between_members(self) -> None:
+        f = torch.arange(2.0).expand(M, 2)[..., None].contiguous()
+        drawn = Drawn(0, 5, f, torch.eye(2)).draw(keys(2), 0, 50)
+        assert not drawn[0].any()
+        assert drawn[1].all()
 
-    def test_parties_and_members_draw_independently(self) -> None:
-        one = Synthetic(0, 5, torch.zeros(2, 1, 1), torch.ones(2, 1, 1), torch.ones(2, 1))
-        drawn = one.draw(keys(2), 7, 20_000).flatten(0, 1).squeeze(-1)  # (members x parties, n)
-        assert (torch.corrcoef(drawn) - torch.eye(4)).abs().max() < 0.03
-
-    def test_a_component_without_weight_is_never_drawn(self) -> None:
-        means = torch.tensor([[[0.0], [100.0], [0.0]]])
-        mixture = Synthetic(0, 5, means, torch.zeros(1, 3, 1), torch.tensor([[1.0, 0.0, 1.0]]))
-        assert not mixture.draw(keys(3), 1, 5000).any()
-
-    def test_an_unseen_class_is_learned_from_statistics_alone(self) -> None:
+    def test_an_unseen_class_is_learned_from_drawn_rows_alone(self) -> None:
         f, labels = data()
         rows = labels != 2
         absent = f[:, ~rows]
-        extra = Synthetic(2, 12, absent.mean(1, keepdim=True), absent.var(1, keepdim=True), torch.ones(M, 1))
+        extra = Drawn(2, 12, absent, torch.ones(absent.shape[1]))
         settings = HeadSettings(members=E, hidden=16, epochs=40, batch=16, lr=5e-3)
         for synthetic, seen in (([extra], True), ([], False)):
             model = train_head(keys(E), f[:, rows], labels[rows], Z, settings, synthetic)

@@ -4,7 +4,7 @@
 
 Every tensor has a leading ensemble axis E. Embeddings f are (E, M, B, d); a party that is missing leaves the softmax
 and its block is zero. `train_head` trains on fixed embeddings with mixup, noise, party dropout and, where asked,
-synthetic rows drawn from the parties' statistics.
+rows drawn for classes that lack labels.
 """
 
 from collections.abc import Sequence
@@ -130,45 +130,12 @@ class Drawn:
     f: Tensor
     weights: Tensor
 
-    def shown(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
-        return torch.ones(len(keys), len(self.f), rows, dtype=torch.bool, device=keys.device)
-
     def draw(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
-        """(E, M, rows, d); all parts of a draw are of the same row."""
+        """(E, M, rows, d)."""
         edges = (self.weights.cumsum(-1) / self.weights.sum(-1, keepdim=True)).expand(len(keys), -1).contiguous()
         u = rnd.uniform(keys, f"drawn{self.label}", step, (rows,))  # (E, rows)
         pick = torch.searchsorted(edges, u).clamp(max=edges.shape[1] - 1)
         return self.f[:, pick].movedim(0, 1)
-
-
-@dataclass(frozen=True)
-class Synthetic:
-    """Rows to invent each epoch for a class, from each party's mixture: means, variances (M, K, d), weights (M, K)."""
-
-    label: int
-    rows: int
-    means: Tensor
-    variances: Tensor
-    weights: Tensor
-    reliability: Tensor | None = None  # (M,) how often a party's part is shown; else it counts as missing
-
-    def shown(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
-        """A mask (E, M, rows) of the parts that are shown; a row that would lose all keeps all."""
-        m = len(self.means)
-        if self.reliability is None:
-            return torch.ones(len(keys), m, rows, dtype=torch.bool, device=keys.device)
-        here = rnd.uniform(keys, f"shown{self.label}", step, (m, rows)) < self.reliability[:, None]
-        return here | ~here.any(1, keepdim=True)
-
-    def draw(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
-        """(E, M, rows, d); parties independently, since the statistics of different parties are of different people."""
-        m, k, d = self.means.shape
-        u = rnd.uniform(keys, f"component{self.label}", step, (m, rows))  # (E, M, rows)
-        edges = self.weights.cumsum(-1) / self.weights.sum(-1, keepdim=True)  # (M, K)
-        pick = (u[..., None] > edges[:, None, :-1]).sum(-1) if k > 1 else torch.zeros_like(u, dtype=torch.int64)
-        at = torch.arange(m, device=pick.device)[:, None]
-        noise = rnd.normal(keys, f"synthetic{self.label}", step, (m, rows, d))
-        return self.means[at, pick] + self.variances[at, pick].clamp(min=0).sqrt() * noise
 
 
 def train_head(
@@ -177,7 +144,7 @@ def train_head(
     labels: Tensor,
     classes: int,
     settings: HeadSettings,
-    synthetic: Sequence[Synthetic | Drawn] = (),
+    extras: Sequence[Drawn] = (),
     keep: Tensor | None = None,
     start: HeadNet | None = None,
 ) -> HeadNet:
@@ -188,7 +155,7 @@ def train_head(
     parties, n, width = f.shape
     net, s = start or HeadNet(keys, parties, width, classes, settings), settings
     y = F.one_hot(labels, classes).float()
-    for extra in synthetic:
+    for extra in extras:
         y = torch.cat([y, F.one_hot(torch.full((extra.rows,), extra.label, device=y.device), classes).float()])
     rows = len(y)
     weight = torch.ones(len(keys), rows, device=f.device)  # (E, rows)
@@ -202,10 +169,9 @@ def train_head(
     def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
         present, start = drop_parties(keys, step, parties, index.shape[1], s.party_dropout), n
-        for extra in synthetic:
+        for extra in extras:
             mine = (index >= start) & (index < start + extra.rows)  # (E, B)
             x = torch.where(mine[:, None, :, None], extra.draw(keys, step, index.shape[1]), x)
-            present = torch.where(mine[:, None], extra.shown(keys, step, index.shape[1]), present)
             start += extra.rows
         t, w = y[index], weight.gather(1, index)
         if s.noise:

@@ -208,9 +208,9 @@ def evaluate(method: Method, worlds: Sequence[World], engine: Engine, subsets: b
         row["matched_unseen"] = metrics.matched_accuracy(guess, world.labels.query, world.labels.unseen)
         row["calibration_error"] = metrics.expected_calibration_error(p.cpu(), world.labels.query)
         row["confusion"] = metrics.confusion(guess, world.labels.query, p.shape[1]).long().tolist()
+        if (strength := world.owner.memory.get("open_strength")) is not None:
+            row["open_strength"] = float(strength)
         if world.owner.open:
-            strength = world.owner.memory.get("open_strength")
-            row["open_strength"] = None if strength is None else float(strength)
             row["phantom_rate"] = float((guess == world.labels.classes).float().mean())
     if subsets:
         sizes = range(1, len(parties) + 1)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl.core import metrics, novelty, prototypes, transport
+from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
 from protoevfl.head import HeadNet, HeadSettings, probabilities, train_head
 from protoevfl.messages import Describe, Embed, Embeddings, Learn, Learned, Message, Statistics, WarmUp, values
@@ -198,14 +199,20 @@ class ProtoEVFL:
         if not (wanted and batch and self.unseen.batch and here.all() and f.shape[1] >= self.unseen.least_rows):
             p = probabilities(owner.head, f, here)
             return nn.functional.pad(p, (0, 1)) if owner.open else p
-        if owner.open and not owner.unseen:
-            found = unseen_classes.look(f[:, : self.unseen.batch_rows], aligned, width, owner.keys("open"))
-            strength = float(novelty.strength(found.found)[0])
-            owner.memory["open_strength"] = torch.tensor(strength)
-            if strength < self.unseen.open_bar:
-                return nn.functional.pad(probabilities(owner.head, f, here), (0, 1))
+        strength = self.open_strength(owner, f)
+        if owner.open and strength < self.unseen.open_bar:
+            return nn.functional.pad(probabilities(owner.head, f, here), (0, 1))
+        if owner.open:
             owner = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
         return unseen_classes.predict_batch(owner, aligned, f, width, self.head, self.unseen)
+
+    def open_strength(self, owner: LabelOwner, f: Tensor) -> float:
+        """How clearly the rows to be predicted hold something that no aligned row covers; kept in the owner's memory."""
+        aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
+        some = rnd.permutation(owner.keys("open"), "rows", 0, f.shape[1])[0][: self.unseen.batch_rows]
+        found = unseen_classes.look(f[:, some], aligned, width, owner.keys("open"))
+        owner.memory["open_strength"] = novelty.strength(found.found)[0]
+        return float(owner.memory["open_strength"])
 
     def alone(self, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
         """Simulation only: classes (G, n) each party would give its own pool rows by its prototypes."""

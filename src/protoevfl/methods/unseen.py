@@ -15,11 +15,12 @@ from torch import Tensor
 
 from protoevfl.core import novelty, transport
 from protoevfl.core import random as rnd
-from protoevfl.head import Drawn, HeadSettings, Synthetic, each, train_head
+from protoevfl.head import Drawn, HeadSettings, each, train_head
 from protoevfl.messages import Statistics
 from protoevfl.owner import LabelOwner
 from protoevfl.party import Cohort
 
+INVENTED = 2048  # synthetic rows a class, drawn from again and again
 CLEAR = 3.2  # strength from which a party's finding is taken narrowly, else broadly
 
 
@@ -75,21 +76,30 @@ def per_class(owner: LabelOwner) -> int:
     return max(1, round(sum(usual) / max(1, len(usual))))
 
 
-def synthetic(owner: LabelOwner, told: Sequence[Statistics], f: Tensor, width: int) -> list[Synthetic]:
+def synthetic(owner: LabelOwner, told: Sequence[Statistics], f: Tensor, width: int) -> list[Drawn]:
     """Synthetic rows for each unseen and rare class from the parties' statistics; f (M, N, d) aligned embeddings."""
     means, variances = torch.stack([t.means for t in told]), torch.stack([t.variances for t in told])  # (M, g, K, d)
-    weights, rows = torch.stack([t.weights for t in told]), per_class(owner)
+    weights = torch.stack([t.weights for t in told])  # (M, g, K)
     made = [
-        Synthetic(z, rows, means[:, g], variances[:, g], weights[:, g])
+        invent(owner, z, means[:, g], variances[:, g], weights[:, g])
         for g, z in enumerate(owner.unseen[: means.shape[1] - 1])
     ]
     for z in owner.rare:
-        have = int((owner.labels == z).sum())
         belong = class_share(f[..., :width], owner.labels, means[:, -1, :, :width], owner.classes, z)  # (M, K)
-        weight = weights[:, -1] * belong.square()
-        if have < rows:
-            made.append(Synthetic(z, rows - have, means[:, -1], variances[:, -1], weight + 1e-12))
+        made.append(invent(owner, z, means[:, -1], variances[:, -1], weights[:, -1] * belong.square()))
     return made
+
+
+def invent(owner: LabelOwner, z: int, means: Tensor, variances: Tensor, weights: Tensor) -> Drawn:
+    """INVENTED rows of class z from mixtures (M, K, d), (M, K); parties independently: theirs are different people."""
+    m, k, d = means.shape
+    keys = owner.keys(f"invent {z}")
+    u = rnd.uniform(keys, "component", 0, (m, INVENTED))[0]  # (M, n)
+    edges = (weights + 1e-12).cumsum(-1)
+    pick = torch.searchsorted(edges / edges[:, -1:], u).clamp(max=k - 1)[..., None].expand(-1, -1, d)
+    noise = rnd.normal(keys, "synthetic", 0, (m, INVENTED, d))[0]
+    rows = means.gather(1, pick) + variances.gather(1, pick).clamp(min=0).sqrt() * noise
+    return Drawn(z, missing_rows(owner, z), rows, torch.ones(INVENTED, device=rows.device))
 
 
 def class_share(f: Tensor, labels: Tensor, x: Tensor, classes: int, z: int, temperature: float = 0.1) -> Tensor:

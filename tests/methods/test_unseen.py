@@ -1,0 +1,91 @@
+"""Unseen and rare classes: what a party describes, what the owner invents, what a batch shows."""
+
+import torch
+from torch import Tensor
+
+from protoevfl.core import novelty
+from protoevfl.head import HeadSettings
+from protoevfl.messages import Statistics
+from protoevfl.methods import unseen
+from protoevfl.owner import LabelOwner
+
+M, D, Z = 2, 6, 3
+QUICK = HeadSettings(members=2, hidden=16, epochs=30, batch=32, noise=0.1, lr=5e-3)
+
+
+def rows(counts: list[int], seed: int) -> tuple[Tensor, Tensor]:
+    """Rows of three well separated classes: embeddings (M, n, D) and labels (n,)."""
+    source = torch.Generator().manual_seed(seed)
+    labels = torch.repeat_interleave(torch.arange(Z), torch.tensor(counts))
+    means = 4 * torch.eye(Z, D).roll(1, 0).expand(M, Z, D)
+    return means[:, labels] + 0.5 * torch.randn(M, len(labels), D, generator=source), labels
+
+
+def owner(labels: Tensor, **more: object) -> LabelOwner:
+    return LabelOwner(labels, Z, tuple(range(M)), key=7, **more)  # type: ignore[arg-type]
+
+
+def test_novelty_finds_the_class_that_no_aligned_row_has() -> None:
+    aligned, _ = rows([20, 20, 0], 0)
+    pool, labels = rows([100, 100, 60], 1)
+    found = novelty.novelty(pool, aligned, torch.arange(M) + 3, groups=1)
+    weight = novelty.members(found)
+    for m in range(M):
+        assert weight[m][labels == 2].mean() > 0.9
+        assert weight[m][labels != 2].mean() < 0.1
+    assert (novelty.strength(found) > 3.5).all()
+
+
+def test_novelty_is_quiet_when_every_class_is_covered() -> None:
+    aligned, _ = rows([20, 20, 20], 0)
+    pool, _ = rows([100, 100, 60], 1)
+    assert (novelty.strength(novelty.novelty(pool, aligned, torch.arange(M) + 3, groups=1)) < 3.5).all()
+
+
+def test_a_mixture_has_the_moments_of_its_rows() -> None:
+    f, _ = rows([80, 80, 40], 2)
+    means, variances, weights = novelty.mixture(f, torch.ones(f.shape[:2]), torch.arange(M) + 1, 5, D)
+    share = weights[..., None]
+    torch.testing.assert_close((share * means).sum(1), f.mean(1), atol=1e-4, rtol=1e-4)
+    second = (share * (variances + means.square())).sum(1)
+    torch.testing.assert_close(second, f.square().mean(1), atol=1e-2, rtol=1e-2)
+
+
+def test_invented_rows_follow_the_statistics_and_parties_are_independent() -> None:
+    me = owner(torch.tensor([0, 1]), unseen=(2,))
+    means, variances = torch.zeros(M, 2, D), torch.ones(M, 2, D)
+    means[:, 1] = 50
+    drawn = unseen.invent(me, 2, means, variances, torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    assert abs(drawn.f.mean()) < 0.05
+    assert abs(drawn.f.std() - 1) < 0.05
+    pair = torch.stack([drawn.f[0, :, 0], drawn.f[1, :, 0]])
+    assert torch.corrcoef(pair)[0, 1].abs() < 0.08
+
+
+def test_a_rare_class_is_invented_from_the_components_near_its_rows() -> None:
+    f, labels = rows([20, 20, 2], 3)
+    pool, truth = rows([100, 100, 50], 4)
+    stats = novelty.mixture(pool, torch.ones(pool.shape[:2]), torch.arange(M) + 1, 8, D)
+    told = [Statistics(*(part[m][None] for part in stats), torch.zeros(1)) for m in range(M)]
+    made = unseen.synthetic(owner(labels, rare=(2,)), told, f, D)
+    assert [(d.label, d.rows) for d in made] == [(2, 18)]
+    middle = pool[:, truth == 2].mean(1)
+    torch.testing.assert_close(made[0].f.mean(1), middle, atol=0.6, rtol=0)
+
+
+def test_a_batch_teaches_the_unseen_class_and_no_row_teaches_itself() -> None:
+    f, labels = rows([20, 20, 0], 5)
+    query, truth = rows([150, 150, 100], 6)
+    p = unseen.predict_batch(owner(labels, unseen=(2,)), f, query, D, QUICK, unseen.UnseenSettings())
+    assert p.shape == (400, Z)
+    torch.testing.assert_close(p.sum(1), torch.ones(400))
+    assert (p.argmax(1) == truth).float().mean() > 0.9
+
+
+def test_two_unseen_classes_get_two_groups() -> None:
+    f, labels = rows([20, 0, 0], 7)
+    query, truth = rows([150, 100, 100], 8)
+    p = unseen.predict_batch(owner(labels, unseen=(1, 2)), f, query, D, QUICK, unseen.UnseenSettings())
+    guess = p.argmax(1)
+    straight, crossed = (guess == truth).float().mean(), (guess == torch.tensor([0, 2, 1])[truth]).float().mean()
+    assert max(straight, crossed) > 0.85
