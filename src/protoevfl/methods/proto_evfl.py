@@ -207,7 +207,7 @@ class ProtoEVFL:
         return unseen_classes.predict_batch(owner, aligned, f, width, self.head, self.unseen)
 
     def open_strength(self, owner: LabelOwner, f: Tensor) -> float:
-        """How clearly the rows to be predicted hold something that no aligned row covers; kept in the owner's memory."""
+        """How clearly the rows to be predicted hold something no aligned row covers; kept in the owner's memory."""
         aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
         some = rnd.permutation(owner.keys("open"), "rows", 0, f.shape[1])[0][: self.unseen.batch_rows]
         found = unseen_classes.look(f[:, some], aligned, width, owner.keys("open"))
