@@ -38,7 +38,8 @@ from protoevfl.party import Cohort
 class HybridSettings:
     """Pre-training."""
 
-    epochs: int = 40
+    epochs: int = 40  # exchanges of projections and parameters
+    local_epochs: int = 1  # over the own rows between two exchanges
     batch: int = 256
     aligned_batch: int = 64
     lr: float = 0.05  # of SGD at batch 256, scaled with the batch; AdamW takes a fiftieth of it
@@ -122,7 +123,7 @@ class FedHSSL(SplitLearning):
             return -(unit(p) * goal).sum(-1).mean(-1)
 
         tracked(branch, True)
-        self.fit(loss, branch, keys, rows.shape[1], self.pre.aligned_batch, epoch)
+        self.fit(loss, branch, keys, rows.shape[1], self.pre.aligned_batch, epoch, 1)
 
     def guided_local(self, cohort: Cohort, epoch: int) -> None:
         """SimSiam on all own rows, pulled towards the cross-party encoder."""
@@ -142,14 +143,14 @@ class FedHSSL(SplitLearning):
             return own + 0.5 * self.pre.guidance * (losses.simsiam(p1, c2) + losses.simsiam(p2, c1))
 
         tracked(net.cross, False)
-        self.fit(loss, net.local, keys, rows.shape[1], self.pre.batch, epoch)
+        self.fit(loss, net.local, keys, rows.shape[1], self.pre.batch, epoch, self.pre.local_epochs)
 
-    def fit(self, loss: Loss, branch: nn.Module, keys: Tensor, rows: int, batch: int, epoch: int) -> None:
-        """One epoch; the rate falls from epoch to epoch."""
+    def fit(self, loss: Loss, branch: nn.Module, keys: Tensor, rows: int, batch: int, epoch: int, epochs: int) -> None:
+        """Training between two exchanges; the rate falls from one to the next."""
         scale = batch / 256 if self.pre.optimizer == "sgd" else 0.02
         branch.train()
         fit(
-            loss, branch.parameters(), keys, rows, epochs=1, batch=batch, decay=False,
+            loss, branch.parameters(), keys, rows, epochs=epochs, batch=batch, decay=False,
             lr=self.pre.lr * scale * cosine(epoch, self.pre.epochs), weight_decay=self.pre.weight_decay,
             optimizer=self.pre.optimizer, purpose="pre-training",
         )  # fmt: skip
