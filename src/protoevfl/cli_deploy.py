@@ -128,6 +128,27 @@ def resume(run: Annotated[str, Argument(help="The run's name.")], kit: KitOption
     _ended(run, opened.run_folder(run), supervise.resume(opened, run, note))
 
 
+@app.command()
+def predict(
+    run: Annotated[str, Argument(help="The training run to predict with.")],
+    kit: KitOption,
+    name: Annotated[str | None, Option(help="A name for this prediction.")] = None,
+) -> None:
+    """Predict the new rows that each party's party.toml names (predict_file), with the model of a finished run."""
+    from dataclasses import replace
+
+    from protoevfl.deploy import supervise
+    from protoevfl.deploy.kit import open_kit
+
+    opened = open_kit(kit)
+    base = supervise.read_spec(opened, run)
+    spec = replace(
+        base, run=name or f"{run}-predict", task="predict", base=run, rounds=1, down=("Embed",), up=("Embeddings",)
+    )
+    note(spec.review())
+    _ended(spec.run, opened.run_folder(spec.run), supervise.submit(opened, spec, note))
+
+
 def _ended(run: str, folder: Path, facts: dict[str, object]) -> None:
     print(f"run {run}: {facts.get('state')} after {facts.get('rounds')} rounds; its results are in {folder}")
 

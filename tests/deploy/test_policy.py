@@ -11,7 +11,7 @@ from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 
-SPEC = JobSpec("run-1", ("bank", "shop"), down=("Learn",), up=("Learned",), epsilon=2.0)
+SPEC = JobSpec("run-1", ("bank", "shop"), down=("Learn",), up=("Learned",), privacy={"epsilon": 2.0})
 
 
 def test_a_specification_survives_its_journey() -> None:
@@ -24,7 +24,7 @@ def test_a_specification_survives_its_journey() -> None:
 @pytest.mark.parametrize(
     "change",
     [{"run": "a/b"}, {"parties": ["bank"]}, {"parties": ["bank", "bank"]}, {"parties": "bank"}, {"rounds": 0},
-     {"rounds": "3"}, {"rounds": True}, {"code": "x"}, {"on_party_loss": "hope"}, {"epsilon": -1.0},
+     {"rounds": "3"}, {"rounds": True}, {"code": "x"}, {"on_party_loss": "hope"}, {"privacy": {"epsilom": 1.0}},
      {"settings": {"x": object()}}, {"settings": []}, {"max_bytes": 1 << 40}, {"task": "shell"}],
 )  # fmt: skip
 def test_ill_formed_specifications_are_refused(change: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ def test_the_template_is_a_policy_and_accepts_the_defaults(tmp_path: Path) -> No
         ({}, {"up": ("Projections",)}, "Projections"),
         ({}, {"down": ("BackwardBatch",)}, "BackwardBatch"),
         ({"max_message_mb": 1}, {}, "1 MB"),
-        ({"require_privacy": True}, {"epsilon": None}, "no privacy budget"),
+        ({"require_privacy": True}, {"privacy": {}}, "no privacy budget"),
         ({"max_epsilon": 1.0}, {}, "epsilon 1"),
         ({"allow_skip": False}, {"on_party_loss": "skip"}, "without this party"),
         ({"approved_only": True}, {}, "not yet approved"),

@@ -45,7 +45,7 @@ def _kill(federation: Federation, target: str, rng: random.Random, run: str) -> 
     victim = "hub" if target == "hub" else rng.choice(federation.parties)
     spec = federation.spec(run)
     running = federation.submit(spec, _quiet)
-    moment = rng.uniform(1.0, 20.0)
+    moment = rng.uniform(1.0, 30.0)
     time.sleep(moment)
     at = federation.round(run)
     pids = federation.workers(victim) if target == "party worker" else (federation.main(victim),)

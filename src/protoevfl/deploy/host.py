@@ -16,6 +16,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from protoevfl.data.align_wire import AlignmentError
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob, unblob
 from protoevfl.deploy.durable import DiskError
@@ -40,7 +41,8 @@ class RefusedError(Exception):
 class Aligning(Protocol):
     """The party's side of private set intersection."""
 
-    digest: str  # keyed hash of the ordered common rows, "" before there are any
+    @property
+    def digest(self) -> str: ...  # keyed hash of the ordered common rows, "" before there are any
 
     def handle_bytes(self, step: int, request: bytes) -> bytes: ...
 
@@ -115,12 +117,13 @@ class PartyHost:
         return pack(self._reply_header(envelope, "welcome"), json.dumps(facts).encode())
 
     def _align(self, envelope: Envelope, body: bytes) -> bytes:
-        if self.aligner is None:
-            raise RefusedError("this party's rows need no alignment")
-        if self._found is not None or self._party is not None:
-            raise RefusedError("alignment after training has begun")
+        if self.aligner is None or self._found is not None or self._party is not None:
+            raise RefusedError("no alignment is due: the run has begun, or the rows need none")
         self._log(envelope, "request", f"Alignment{envelope.round}", len(body), "accepted")
-        reply = self.aligner.handle_bytes(envelope.round, body)
+        try:
+            reply = self.aligner.handle_bytes(envelope.round, body)
+        except AlignmentError as error:  # these texts name no id and no file
+            raise RefusedError(str(error)) from None
         self._log(envelope, "reply", f"Alignment{envelope.round}", len(reply), "sent")
         return pack(self._reply_header(envelope, "align"), reply)
 

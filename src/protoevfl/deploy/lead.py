@@ -63,7 +63,8 @@ class Lead:
         self.round = 0
         self.seconds: list[float] = []  # of each exchange
         self.missed: dict[str, list[int]] = {name: [] for name in self.spec.parties}
-        self.heads: dict[str, str] = {}
+        self.heads: dict[str, str] = {}  # of the parties' audit logs
+        self.aligned: dict[str, str] = {}  # keyed hash of each party's common rows
         self.pool = ThreadPoolExecutor(len(self.spec.parties), thread_name_prefix="ask")
 
     def close(self) -> None:
@@ -78,7 +79,17 @@ class Lead:
             if isinstance(answer, PartyError):
                 self._lost(name, answer.reason)
             else:
-                self.heads[name] = str(json.loads(answer)["head"])
+                facts = json.loads(answer)
+                self.heads[name], self.aligned[name] = str(facts["head"]), str(facts["aligned"])
+
+    def align(self, name: str, step: int, message: bytes) -> bytes:
+        """One alignment message and its answer; not kept, for alignment starts again after a crash."""
+        header = replace(self._header("align", name, ()), round=step)
+        self._log(name, "request", f"Alignment{step}", len(message), "sent")
+        answer = self._ask_all({name: pack(header, message)}, step)[name]
+        if isinstance(answer, PartyError):
+            raise PartyLostError(f"party {name} did not answer while aligning: {answer.reason}")
+        return answer
 
     def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
         """One round: from the journal if it was done before, else from the parties."""
@@ -148,10 +159,11 @@ class Lead:
         if self.spec.on_party_loss != "skip" or name == self.spec.active:
             raise PartyLostError(f"party {name} did not answer in round {self.round}: {reason}")
 
-    def _ask_all(self, frames: Mapping[str, bytes]) -> dict[str, bytes | PartyError]:
+    def _ask_all(self, frames: Mapping[str, bytes], number: int | None = None) -> dict[str, bytes | PartyError]:
+        number = self.round if number is None else number
         away = {n: PartyError(self.spec.parties.index(n), "away in this attempt") for n in frames if n in self.absent}
         asked: dict[str, Future[bytes]] = {
-            n: self.pool.submit(self._ask, n, f) for n, f in frames.items() if n not in away
+            n: self.pool.submit(self._ask, n, f, number) for n, f in frames.items() if n not in away
         }
         answers: dict[str, bytes | PartyError] = dict(away)
         for name, future in asked.items():
@@ -161,7 +173,7 @@ class Lead:
                 answers[name] = PartyError(self.spec.parties.index(name), str(error))
         return answers
 
-    def _ask(self, name: str, frame: bytes) -> bytes:
+    def _ask(self, name: str, frame: bytes, number: int) -> bytes:
         """The body of the party's answer. Asked again (the party answers a round once) until the deadline."""
         patience = self.spec.deadline_s + (self.spec.wait_s if self.spec.on_party_loss == "wait" else 0.0)
         if self.missed[name]:  # with "skip": it did not answer the last round, so do not hold up this one for long
@@ -170,14 +182,14 @@ class Lead:
         while True:
             left = end - time.monotonic()
             try:
-                return self._answer(name, self.send(name, frame, max(0.1, min(left, self.spec.deadline_s))))
+                return self._answer(name, self.send(name, frame, max(0.1, min(left, self.spec.deadline_s))), number)
             except LostError as error:
                 reason = str(error)
             if time.monotonic() + RETRY_S >= end:
                 raise LostError(f"{reason} (waited {patience:g} s)")
             time.sleep(RETRY_S)
 
-    def _answer(self, name: str, frame: bytes) -> bytes:
+    def _answer(self, name: str, frame: bytes, number: int) -> bytes:
         try:
             envelope, body = unpack(frame, self.spec.max_bytes)
         except EnvelopeError as error:
@@ -185,8 +197,8 @@ class Lead:
             raise PartyRefusedError(f"party {name} sent an answer that cannot be used: {error}") from None
         if envelope.kind == "refusal":
             self._log(name, "reply", "", len(frame), "refused", envelope.note)
-            raise PartyRefusedError(f"party {name} refused round {self.round}: {envelope.note}")
-        expected = (name, self.spec.active, self.spec.run, self.spec.digest(), self.round)
+            raise PartyRefusedError(f"party {name} refused round {number}: {envelope.note}")
+        expected = (name, self.spec.active, self.spec.run, self.spec.digest(), number)
         if (envelope.sender, envelope.to, envelope.run, envelope.spec, envelope.round) != expected:
             self._log(name, "reply", "", len(frame), "refused", "not the answer to this request")
             raise PartyRefusedError(f"party {name} sent an answer to another request (replay or reorder refused)")

@@ -8,10 +8,11 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from protoevfl.deploy import durable, policy
+from protoevfl.deploy.aligning import QUERY, TRAIN, lead_alignment
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.deploy.host import PartyHost, public, refusal
@@ -19,9 +20,13 @@ from protoevfl.deploy.kit import Kit, open_kit
 from protoevfl.deploy.lead import Lead, LostError
 from protoevfl.deploy.run_lock import RunLock
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.drive import PartyLostError
+from protoevfl.drive import PartyLostError, drive
 from protoevfl.engines import nvflare
+from protoevfl.engines.wrappers import Defended
 from protoevfl.errors import UserError
+
+if TYPE_CHECKING:
+    from protoevfl.deploy.local import Local
 
 
 class Hub:
@@ -92,12 +97,13 @@ class Site:
 
 def make_host(kit: Kit, spec: JobSpec) -> PartyHost:
     """A party's border, with its log, its rules and its memory of the run."""
-    from protoevfl.deploy import local
+    from protoevfl.deploy.local import Local
 
-    folder = kit.run_folder(spec.run)
+    folder, own = kit.run_folder(spec.run), Local(kit, spec)
     durable.write(folder / "spec.json", json.dumps(spec.to_dict(), indent=1).encode())
     return PartyHost(
-        make=lambda: local.make_party(kit, spec),
+        make=own.party,
+        aligner=own.aligner(),
         name=kit.name,
         spec=spec,
         policy=policy.Policy.read(kit.folder / "policy.toml"),
@@ -128,27 +134,57 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
 
 
 def train(kit: Kit, spec: JobSpec, engine: Lead) -> dict[str, Any]:
-    """Train and predict; the probabilities go to the run's folder."""
-    from safetensors.torch import save
+    """Align, train and predict; the probabilities go to the run's folder."""
+    from protoevfl.deploy.local import Local
 
-    from protoevfl.deploy import local
-    from protoevfl.drive import drive
-
-    method, owner, queries = local.make_owner(kit, spec)
+    own = Local(kit, spec)
+    align(own, engine)
+    method, owner = own.method(), own.owner()
+    guarded = Defended(engine, {0: own.owner_guard(owner)})
     loss = "skip" if spec.on_party_loss == "skip" else "abort"  # the engine has done the waiting
-    for _ in drive([method.train(owner)], engine, loss):
-        pass
+    if spec.task == "train":
+        _all(drive([method.train(owner)], guarded, loss))
+    else:
+        _all(drive([method.train(owner)], _remembered(own, engine, owner), "skip"))
+    queries = own.queries()
     if queries:
-        asking = drive([method.predict(owner, owner.parties)], engine, loss)
-        while True:
-            try:
-                next(asking)
-            except StopIteration as stop:
-                (probabilities,) = stop.value
-                break
-        path = kit.run_folder(spec.run) / "predictions.safetensors"
-        durable.write(path, save({"probabilities": probabilities.detach().cpu().contiguous()}))
+        (probabilities,) = _all(drive([method.predict(owner, owner.parties)], guarded, loss))
+        own.write_predictions(probabilities)
     return {"rounds": engine.round, "predicted": queries, "exchange_s": [round(s, 4) for s in engine.seconds]}
+
+
+def _all(driving: Generator[Any, None, list[Any]]) -> list[Any]:
+    """What the talks returned, when nobody watches the reports."""
+    while True:
+        try:
+            next(driving)
+        except StopIteration as stop:
+            return list(stop.value)
+
+
+def _remembered(own: "Local", engine: Lead, owner: Any) -> Defended:
+    """The training run's exchanges as its journal has them: the model comes back without asking anyone."""
+    from protoevfl.deploy.supervise import read_spec
+
+    def nobody(party: str, frame: bytes, seconds: float) -> bytes:
+        raise UserError(f"run {own.spec.base} was not finished; resume it before predicting with it")
+
+    base = read_spec(own.kit, own.spec.base)
+    journal = CheckpointStore(own.base_folder / "journal", keep=None)
+    return Defended(Lead(base, nobody, journal, engine.log, engine.dims), {0: own.owner_guard(owner)})
+
+
+def align(own: "Local", engine: Lead) -> None:
+    """Find the common rows, unless all parties already hold the same ones."""
+    if not own.own_data or (len(set(engine.aligned.values())) == 1 and "" not in engine.aligned.values()):
+        return
+    file, result, others = own.file(), own.alignments()[1], list(own.spec.parties[1:])
+    if own.spec.task == "train":
+        ids = file.labelled_ids(True)
+        result.save(TRAIN, lead_alignment(own.kit.name, others, TRAIN, ids, file.minimum, engine.align))
+    asked = file.labelled_ids(False) if own.spec.task == "train" else file.ids(file.predict)
+    if asked.values:
+        result.save(QUERY, lead_alignment(own.kit.name, others, QUERY, asked, 1, engine.align))
 
 
 class Status:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from protoevfl.errors import UserError
+from protoevfl.privacy.policy import settings_from
 
 LOSS_POLICIES = ("wait", "skip", "abort")
 TASKS = ("train", "predict")
@@ -34,7 +35,8 @@ class JobSpec:
     rounds: int = 100  # most exchanges
     down: tuple[str, ...] = ()  # message types that go to a party
     up: tuple[str, ...] = ()  # message types that a party sends
-    epsilon: float | None = None  # privacy budget for what a party sends; None: no guarantee
+    privacy: Mapping[str, Any] = field(default_factory=dict)  # defences and budget, see privacy/policy.py
+    base: str = ""  # predict: the training run whose model is used
     on_party_loss: str = "wait"
     deadline_s: float = 600.0  # for one answer
     wait_s: float = 3600.0  # for a lost party to come back
@@ -43,6 +45,12 @@ class JobSpec:
     @property
     def active(self) -> str:
         return self.parties[0]
+
+    @property
+    def epsilon(self) -> float | None:
+        """The privacy budget; None is no guarantee."""
+        value = self.privacy.get("epsilon")
+        return None if value is None else float(value)
 
     def __post_init__(self) -> None:
         _require(_RUN.fullmatch(self.run) is not None, f"run name {self.run!r}: use small letters, digits and dashes")
@@ -55,7 +63,10 @@ class JobSpec:
         _require(self.deadline_s > 0 and self.wait_s >= 0, "deadline_s must be above 0, wait_s at least 0")
         _require(1 <= self.rounds <= 1_000_000, "rounds must lie in 1..1000000")
         _require(1 <= self.max_bytes <= 1 << 30, "max_bytes must lie in 1..2^30")
-        _require(self.epsilon is None or self.epsilon > 0, "epsilon must be above 0")
+        _require((self.task == "predict") == bool(self.base), "a predict job names the run it predicts with: base")
+        _require(not self.base or _RUN.fullmatch(self.base) is not None, f"run name {self.base!r} is not valid")
+        _require(_plain(self.privacy), "privacy must be plain values")
+        settings_from(self.privacy)
         _require(_plain(self.settings), "settings must be plain values: numbers, texts, true/false, lists of them")
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,7 +99,7 @@ class JobSpec:
         """The specification in words, for a person to accept or refuse."""
         budget = "none (no guarantee)" if self.epsilon is None else f"epsilon {self.epsilon:g}"
         lines = {
-            "run": f"{self.run} ({self.task})",
+            "run": f"{self.run} ({self.task}{' with ' + self.base if self.base else ''})",
             "active party": self.active,
             "other parties": ", ".join(self.parties[1:]),
             "method": f"{self.method}, preset {self.preset}",
@@ -96,6 +107,7 @@ class JobSpec:
             "rounds": f"at most {self.rounds}",
             "you receive": ", ".join(self.down) or "nothing",
             "you send": ", ".join(self.up) or "nothing",
+            "privacy": ", ".join(f"{k} = {v}" for k, v in self.privacy.items()) or "no defence",
             "privacy budget": budget,
             "a lost party": f"{self.on_party_loss}, {self.deadline_s:g} s an answer, {self.wait_s:g} s to come back",
             "digest": self.digest(),
@@ -105,8 +117,9 @@ class JobSpec:
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "run": (str,), "method": (str,), "preset": (str,), "task": (str,), "on_party_loss": (str,), "settings": (dict,),
+    "privacy": (dict,), "base": (str,),
     "seed": (int,), "classes": (int,), "rounds": (int,), "max_bytes": (int,), "deadline_s": (int, float),
-    "wait_s": (int, float), "epsilon": (int, float, type(None)),
+    "wait_s": (int, float),
 }  # fmt: skip
 
 
