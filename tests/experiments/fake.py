@@ -39,8 +39,8 @@ def record(config: RunConfig, seed: int) -> dict[str, Any]:
             "per_class_recall": recall.tolist(), "classes_predicted": z,
             "confusion": (100 * confusion).round().tolist(),
             "gate": rng.dirichlet(np.ones(config.parties), z).T.tolist(), "priors": {"estimated": prior.tolist()},
-            "attack": {"accuracy": 0.4, "advantage": 0.1, "canary": 0.12, "nearest_prototype": 0.3},
         },
+        "attack": {"accuracy": 0.4, "advantage": 0.1, "canary": 0.12, "nearest_prototype": 0.3},
         "bytes": {
             "up": up, "down": down,
             "by_type": {

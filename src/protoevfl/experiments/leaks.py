@@ -1,7 +1,7 @@
 """Privacy tables: label inference, noise on representations, noise on prototypes."""
 
 from protoevfl.experiments.cells import ALIGNED, cell, smalls
-from protoevfl.experiments.spec import ACCURACY, Experiment, Quantity, percent
+from protoevfl.experiments.spec import ACCURACY, Experiment, Quantity, rate
 
 KAPPAS = ("0", "0.01", "0.05", "0.1", "0.2")
 RUNNER = "protoevfl.experiments.private:run"
@@ -22,13 +22,13 @@ LABEL_INFERENCE = Experiment(
     rows=("method",),
     columns=("aligned",),
     quantities=(
-        Quantity("best attack", percent("attack.accuracy"), "%", printed="attack_accuracy"),
-        Quantity("advantage", percent("attack.advantage"), "%"),
-        Quantity("canary", percent("attack.canary"), "%"),
-        Quantity("nearest prototype", percent("attack.nearest_prototype"), "%"),
+        Quantity("best attack", rate("attack.accuracy"), "%", printed="attack_accuracy"),
+        Quantity("advantage", rate("attack.advantage"), "%"),
+        Quantity("canary", rate("attack.canary"), "%"),
+        Quantity("nearest prototype", rate("attack.nearest_prototype"), "%"),
         ACCURACY,
     ),
-    runner="protoevfl.experiments.private:attacked",
+    runner="protoevfl.audit:attacked",
     note="Best attack: the maximum over attacks and rounds. Advantage: over the best attacker that sees no "
     "message. Canary: the same with random labels, where anything above chance (10 %) leaks from "
     "individuals. The paper's 8.89 % is the cosine to the nearest prototype alone.",

@@ -1,4 +1,4 @@
-"""Runners of the privacy tables, on top of `protoevfl.audit`: runs behind guards, and runs that are attacked."""
+"""The runner of the noise tables, on top of `protoevfl.audit`: runs behind the guards of the privacy settings."""
 
 import time
 from collections.abc import Sequence
@@ -23,12 +23,3 @@ def run(config: RunConfig, seeds: Sequence[int], *, device: str = "auto", engine
         }
         for one in made
     ]  # fmt: skip
-
-
-def attacked(
-    config: RunConfig, seeds: Sequence[int], *, device: str = "auto", engine: str = "auto"
-) -> list[dict[str, Any]]:
-    """Records with metrics.attack: the best attack, its advantage over no communication, the canary."""
-    from protoevfl import audit
-
-    return audit.attacked(config, list(seeds), device=device)

@@ -97,9 +97,14 @@ class Field:
         return self.scale * float(sum(found))
 
 
-def percent(path: str) -> Field:
+def rate(path: str) -> Field:
+    """A rate between 0 and 1 anywhere in the record, in percent."""
+    return Field((path,), 100.0)
+
+
+def percent(name: str) -> Field:
     """A rate of the metrics, in percent."""
-    return Field((f"metrics.{path}",), 100.0)
+    return rate(f"metrics.{name}")
 
 
 ACCURACY = Quantity("accuracy", percent("accuracy"), "%", printed="accuracy")
