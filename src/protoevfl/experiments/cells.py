@@ -34,7 +34,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "fedcvt": {"epochs": 1, "models": 1},
     "laser": SPLIT,
     "upper_bound": {"epochs": 1, "models": 1},
-    "proto_evfl": {"warm.epochs": 1, "rounds.epochs": 1, **HEAD},
+    "proto_evfl": {"warm.epochs": 1, "rounds.count": 1, "rounds.epochs": 1, "unseen.components": 4, **HEAD},
 }
 QUICK_ROWS = {"digits": (100, 100), "credit": (100, 300), "adult": (100, 300)}  # aligned, pool
 
@@ -73,6 +73,8 @@ def small(source: Cell, dataset: str = "digits") -> Cell:
     # lengths of a curve stay, shortened; everything else of QUICK gives way to the cell's own settings
     own = {key: min(value, 3) if _is_length(key) else value for key, value in config.overrides.items()}
     settings = {**QUICK.get(config.method, {}), **own}
+    if config.preset == "one_way":
+        settings["rounds.count"] = 0
     tags = {**source.tags, "dataset": dataset, "aligned": str(aligned), "quick": "yes"}
     if "length" in tags:
         tags["length"] = str(min(int(tags["length"]), 3))
