@@ -209,7 +209,8 @@ def evaluate(method: Method, worlds: Sequence[World], engine: Engine, subsets: b
         row["calibration_error"] = metrics.expected_calibration_error(p.cpu(), world.labels.query)
         row["confusion"] = metrics.confusion(guess, world.labels.query, p.shape[1]).long().tolist()
         if (strength := world.owner.memory.get("open_strength")) is not None:
-            row["open_strength"] = float(strength)
+            row["open_strength"], row["open_fires"] = float(strength), bool(world.owner.memory["open_fires"])
+            row["pool_strength"] = world.owner.memory["strength"].tolist()
         if world.owner.open:
             row["phantom_rate"] = float((guess == world.labels.classes).float().mean())
     if subsets:

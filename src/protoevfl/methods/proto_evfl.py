@@ -117,12 +117,12 @@ class ProtoEVFL:
                 break
         owner.memory |= {"prototypes": mu, "shown": (counts > 0).float(), "prior": prior, "embeddings": f}
         made = []
-        if owner.unseen or owner.rare:
-            replies = yield {m: Describe(len(owner.unseen)) for m in owner.parties}
+        if owner.unseen or owner.rare or owner.open:
+            replies = yield {m: Describe(max(len(owner.unseen), int(owner.open))) for m in owner.parties}
             told = [r for r in (replies[m] for m in owner.parties) if isinstance(r, Statistics)]
             made = unseen_classes.synthetic(owner, told, f, mu.shape[-1])
-            strength = torch.stack([t.reliability for t in told])
-            yield Report("statistics", 1, 1, {"strength": strength})
+            owner.memory["strength"] = torch.stack([t.reliability.amax() for t in told])  # (M,)
+            yield Report("statistics", 1, 1, {"strength": owner.memory["strength"]})
         if not self.head_each_round:
             keys = owner.keys("head", self.head.members)
             owner.head = train_head(keys, f, owner.labels, owner.classes, self.head, made)
@@ -199,20 +199,23 @@ class ProtoEVFL:
         if not (wanted and batch and self.unseen.batch and here.all() and f.shape[1] >= self.unseen.least_rows):
             p = probabilities(owner.head, f, here)
             return nn.functional.pad(p, (0, 1)) if owner.open else p
-        strength = self.open_strength(owner, f)
-        if owner.open and strength < self.unseen.open_bar:
+        fires = self.something_unseen(owner, f)
+        if owner.open and not fires:
             return nn.functional.pad(probabilities(owner.head, f, here), (0, 1))
         if owner.open:
             owner = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
         return unseen_classes.predict_batch(owner, aligned, f, width, self.head, self.unseen)
 
-    def open_strength(self, owner: LabelOwner, f: Tensor) -> float:
-        """How clearly the rows to be predicted hold something no aligned row covers; kept in the owner's memory."""
+    def something_unseen(self, owner: LabelOwner, f: Tensor) -> bool:
+        """The open test: does a party's pool, or the batch to be predicted, hold what no aligned row covers?"""
         aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
         some = rnd.permutation(owner.keys("open"), "rows", 0, f.shape[1])[0][: self.unseen.batch_rows]
         found = unseen_classes.look(f[:, some], aligned, width, owner.keys("open"))
-        owner.memory["open_strength"] = novelty.strength(found.found)[0]
-        return float(owner.memory["open_strength"])
+        strength = novelty.strength(found.found)[0]
+        pools = owner.memory["strength"].max() if "strength" in owner.memory else strength.new_zeros(())
+        fires = (strength > self.unseen.batch_bar) | (pools > self.unseen.pool_bar)
+        owner.memory |= {"open_strength": strength, "open_fires": fires.float()}
+        return bool(fires)
 
     def alone(self, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
         """Simulation only: classes (G, n) each party would give its own pool rows by its prototypes."""

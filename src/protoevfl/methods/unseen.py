@@ -32,7 +32,8 @@ class UnseenSettings:
     batch: bool = True  # look again in the rows to be predicted
     batch_rows: int = 5_000  # at most so many of them a fold
     least_rows: int = 200  # fewer rows to be predicted: the inductive head decides
-    open_bar: float = 2.8  # strength in the batch from which an unknown class is believed
+    batch_bar: float = 3.3  # strength in the batch from which an unknown class is believed
+    pool_bar: float = 3.6  # strength in a pool from which it is
 
 
 # ---------------------------------------------------------------- at a party
