@@ -110,6 +110,14 @@ class TestMixup:
         torch.testing.assert_close(target.mean(1), y.mean(1), atol=1e-5, rtol=1e-5)
 
 
+def test_a_mixed_row_shows_the_parties_that_both_rows_show() -> None:
+    present = torch.tensor([[[True, True, False], [False, True, True]]])  # (1, M=2, B=3)
+    found = head.present_in_both(present, torch.tensor([[1, 2, 0]]))
+    assert found[0, :, 0].tolist() == [True, False]
+    assert found[0, :, 1].tolist() == [False, True]
+    assert found[0, :, 2].tolist() == [False, True]  # nothing in common: its own
+
+
 def test_party_dropout_leaves_each_row_a_party() -> None:
     here = head.drop_parties(keys(E), 3, M, 5000, 0.6)
     assert here.any(1).all()
@@ -180,6 +188,14 @@ class TestTraining:
             for p, q in zip(expected.parameters(), found.parameters(), strict=True):
                 assert torch.equal(p[e], q[e])
 
+    def test_goes_on_from_a_given_head(self) -> None:
+        f, labels = data()
+        first = train_head(keys(E), f, labels, Z, QUICK)
+        before = [p.detach().clone() for p in first.parameters()]
+        again = train_head(keys(E), f, labels, Z, QUICK, start=first)
+        assert again is first
+        assert any(not torch.equal(p, q) for p, q in zip(before, again.parameters(), strict=True))
+
     def test_without_any_kept_row_nothing_breaks(self) -> None:
         f, labels = data()
         model = train_head(keys(E), f, labels, Z, QUICK, keep=torch.zeros(E, N))
@@ -210,6 +226,10 @@ class TestProbabilities:
         found = head.probabilities(model, f, batch=7)
         torch.testing.assert_close(found, torch.stack(each).mean(0))
         torch.testing.assert_close(found.sum(1), torch.ones(N))
+
+    def test_of_each_member(self) -> None:
+        model, (f, _) = net(), data()
+        torch.testing.assert_close(head.each(model, f, batch=7).mean(0), head.probabilities(model, f))
 
     def test_take_a_mask_of_parties_or_of_parties_and_rows(self) -> None:
         model, (f, _) = net(), data()

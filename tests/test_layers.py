@@ -16,18 +16,19 @@ LAYERS: list[set[str]] = [
     {"errors"},
     {"core", "messages", "progress", "records", "toml_section"},
     {"data", "models", "method", "fit", "privacy"},
-    {"party", "owner", "head", "drive"},
+    {"party", "owner", "head", "drive", "notebook", "tracking"},
     {"methods"},
     {"presets", "engines", "config"},
     {"run"},
-    {"experiments", "tune", "own", "deploy"},
+    {"tune", "own", "deploy", "audit"},
+    {"experiments", "estimator"},
     {"report"},
     {"cli"},  # and cli_*, which may import each other
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 OPTIONAL = {
     "ot", "private_set_intersection", "dp_accounting", "nvflare", "cryptography", "psutil", "polars", "mlflow",
-    "tensorboard", "pydantic", "pandas",
+    "tensorboard", "pydantic", "pandas", "IPython",
 }  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 EVERY = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())

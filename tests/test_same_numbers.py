@@ -13,14 +13,14 @@ from protoevfl.run import RunConfig, run
 from tests.tiny import short
 
 MORE: dict[str, dict[str, Any]] = {  # enough to be far from chance, where a rounding does not decide
-    "proto_evfl": {"warm.epochs": 8, "warm.batch": 30, "head.epochs": 30, "head.lr": 1e-2, "head.noise": 0.1},
-    "vanilla": {"epochs": 8, "head_lr": 1e-2},
+    "proto_evfl": {"warm.epochs": 10, "warm.batch": 30, "head.epochs": 20, "head.lr": 1e-2, "head.noise": 0.1},
+    "vanilla": {"epochs": 6, "head_lr": 1e-2},
 }
 
 
 def measured(method: str, seeds: list[int], engine: str) -> list[dict[str, Any]]:
     return run(
-        RunConfig(method=method, aligned=60, pool=30, overrides=short(method) | MORE[method]),
+        RunConfig(method=method, aligned=60, pool=30, parties=2, overrides=short(method) | MORE[method]),
         seeds,
         device="cpu",
         engine=engine,
