@@ -27,6 +27,7 @@ def reproduce(
     merge: Annotated[list[Path] | None, typer.Option(help="Add the records of this file first; repeat it.")] = None,
     render: Annotated[bool, typer.Option(help="Write tables, figures and the page at the end.")] = True,
     run: Annotated[bool, typer.Option(help="Run what is missing; --no-run only renders.")] = True,
+    fill: Annotated[Path | None, typer.Option(help="A Markdown page whose marked blocks are filled.")] = None,
 ) -> None:
     """Rebuild the paper's tables and figures, ours beside theirs. What is recorded is not run again."""
     from protoevfl.experiments.catalogue import EXPERIMENTS, select
@@ -49,6 +50,10 @@ def reproduce(
         with bar("tables and figures") as step:
             written = render_all(chosen, file, folder, quick=quick, step=step)
         note(f"{len(written)} files in {folder}; start with {folder / 'results.md'} or {folder / 'report.html'}")
+    if fill:
+        from protoevfl.report.document import fill as fill_page
+
+        note(f"{fill_page(fill, file)} blocks of {fill} filled")
     if failures:
         raise typer.Exit(1)
 

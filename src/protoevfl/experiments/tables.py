@@ -100,11 +100,11 @@ def markdown(experiment: Experiment, measured: Sequence[Measured], quick: bool =
     if quick:
         parts.append(QUICK_WARNING)
     for grid in grids(experiment, measured):
-        parts += [f"### {grid.title}", _markdown_table(grid)]
+        parts += [f"### {grid.title}", markdown_table(grid)]
     return "\n\n".join([*parts, experiment.note]).rstrip() + "\n"
 
 
-def _markdown_table(grid: Grid) -> str:
+def markdown_table(grid: Grid) -> str:
     lines = ["| " + " | ".join(grid.head) + " |", "|" + "---|" * len(grid.head)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in grid.texts])
 
