@@ -9,12 +9,12 @@ from protoevfl.run import RunConfig, versions
 
 def run(config: RunConfig, seeds: Sequence[int], *, device: str = "auto", engine: str = "auto") -> list[dict[str, Any]]:
     """Records of a run whose overrides name defences ("privacy.clip", "privacy.embedding_noise", ...)."""
-    from protoevfl import audit
+    from protoevfl.audit.record import privacy_of, record
 
     start = time.perf_counter()
-    made = audit.record(config, list(seeds), device=device)
+    made = record(config, list(seeds), device=device)
     seconds = (time.perf_counter() - start) / len(made)
-    _, privacy = audit.privacy_of(config)
+    _, privacy = privacy_of(config)
     return [
         {
             **config.identity(), "seed": one.seed, "metrics": one.metrics, "bytes": one.crossed, "seconds": seconds,
