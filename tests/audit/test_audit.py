@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from protoevfl.audit import audit
-from protoevfl.audit.record import one_way_of, privacy_of, record
+from protoevfl.audit.record import Warm, one_way_of, privacy_of, record
 from protoevfl.cli import main
 from protoevfl.messages import Learn
 from protoevfl.privacy.policy import PrivacySettings
@@ -90,3 +90,14 @@ def test_a_bad_source_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFi
     path.write_text("[1]")
     assert main(["audit", str(path), "--out", str(tmp_path / "o")]) == 2
     assert "holds no run configuration" in capsys.readouterr().err
+
+
+def test_shared_warm_up_changes_nothing() -> None:
+    config = RunConfig(**CELL, overrides=TINY)  # type: ignore[arg-type]
+    warm: Warm = {}
+    record(config, [0], device="cpu", warm=warm, canary=True)
+    shared = record(config, [0], device="cpu", warm=warm)[0]
+    alone = record(config, [0], device="cpu")[0]
+    assert len(warm) == 1
+    assert shared.metrics["accuracy"] == alone.metrics["accuracy"]
+    assert all((shared.own[m] == alone.own[m]).all() for m in alone.own)

@@ -35,8 +35,8 @@ def test_batches_are_put_together() -> None:
     assert last.flatten().tolist() == [0, 1, 2]
 
 
-def test_known_labels_are_k_a_class_and_right() -> None:
-    labels = torch.tensor([0] * 5 + [1] * 5 + [2])
+def test_known_labels_are_k_a_class_at_most_half_of_it_and_right() -> None:
+    labels = torch.tensor([0] * 5 + [1] * 5 + [2] * 2)
     side = know(labels, 2, 3, seed=1)
     assert side.labels[side.mask].bincount().tolist() == [2, 2, 1]
     assert torch.equal(side.labels[side.mask], labels[side.mask])

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from protoevfl.audit.figures import cases, findings, inversion, utility
-from protoevfl.audit.record import one_way_of, privacy_of, record
+from protoevfl.audit.record import Warm, one_way_of, privacy_of, record
 from protoevfl.messages import Learn
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.run import RunConfig, run
@@ -26,10 +26,12 @@ def audit(
 ) -> dict[str, Any]:
     """All figures of a configuration as plain facts."""
     plain, privacy = privacy_of(config)
-    real = record(config, seeds, device=device)
-    canary = record(config, seeds, device=device, canary=True)
-    one_way = record(one_way_of(plain), seeds, device=device, privacy=PrivacySettings())
-    bare = record(config, seeds, device=device, privacy=PrivacySettings()) if privacy != PrivacySettings() else real
+    warm: Warm = {}
+    real = record(config, seeds, device=device, warm=warm)
+    canary = record(config, seeds, device=device, canary=True, warm=warm)
+    none = PrivacySettings()
+    one_way = record(one_way_of(plain), seeds, device=device, privacy=none, warm=warm)
+    bare = record(config, seeds, device=device, privacy=none, warm=warm) if privacy != none else real
     rounds = sum(isinstance(q, Learn) and p == 1 for p, q, _ in real[0].transcript)
     found = findings(cases(real, one_way, plain, privacy), privacy, rounds, known)
     hidden = findings(cases(canary, one_way, plain, privacy), privacy, rounds, (0,))

@@ -17,6 +17,8 @@ from protoevfl.privacy.scores import interval
 from protoevfl.privacy.view import View, together, views
 from protoevfl.run import RunConfig
 
+POOL_ROWS = 2000  # of its pool an attacker works with
+
 
 def cases(
     recordings: Sequence[Recording], yardsticks: Sequence[Recording], config: RunConfig, privacy: PrivacySettings
@@ -35,7 +37,8 @@ def cases(
         empty = View((), len(owner.labels), owner.classes)
         parties = owner.parties[1:]
         mine = [
-            replace(seen.get(m, empty), own={m: silent.own[m]}, pool={m: silent.pool[m]}, **public) for m in parties
+            replace(seen.get(m, empty), own={m: silent.own[m]}, pool={m: silent.pool[m][:POOL_ROWS]}, **public)
+            for m in parties
         ]
         made.append([Case(recording.seed, view, owner.labels) for view in mine])
     return made

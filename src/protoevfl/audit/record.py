@@ -1,6 +1,6 @@
 """Recorded simulations: every message of several seeds, as it is, with shuffled labels, or with other defences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from protoevfl.core.transport import cosine
 from protoevfl.drive import Address, drive
 from protoevfl.engines.stacked import Stacked
 from protoevfl.engines.wrappers import Defended, Leaving, Metered, Recorded
-from protoevfl.messages import Learn, Message
+from protoevfl.messages import Learn, Message, WarmUp
 from protoevfl.models import embed
 from protoevfl.presets import build, settings
 from protoevfl.privacy.defences.noise import SeededNoise
@@ -52,9 +52,15 @@ def record(
     privacy: PrivacySettings | None = None,
     device: str = "auto",
     canary: bool = False,
+    warm: "Warm | None" = None,
 ) -> list[Recording]:
-    """Simulates and keeps everything; with `canary` the owner's labels are shuffled first and nothing is predicted."""
+    """Simulates and keeps everything; with `canary` the owner's labels are shuffled first and nothing is predicted.
+
+    Recordings of the same rows that share `warm` train their extractors without labels only once.
+    """
     plain, chosen = privacy_of(config)
+    if canary and plain.method == "proto_evfl" and not plain.preset.startswith("paper"):
+        plain = replace(plain, overrides={**plain.overrides, "head.epochs": 1})  # nobody asks for its predictions
     chosen = chosen if privacy is None else privacy
     device = choose_device(device)
     method = build(plain.method, plain.preset, plain.dataset, plain.overrides)
@@ -77,7 +83,10 @@ def record(
     def up(address: Address, reply: Message) -> Message:
         return party_guards[address].up(reply) if address in party_guards else reply
 
-    recorded = Recorded(Leaving(inner, up))
+    assert isinstance(inner, Stacked)
+    recorded = Recorded(
+        Leaving(inner if warm is None else _Once(inner, warm, _rows_and_warm_up(plain, seeds, method)), up)
+    )
     metered = Metered(recorded)
     engine = Defended(metered, guards)
     for _ in drive([method.train(w.owner) for w in worlds], engine):
@@ -85,13 +94,43 @@ def record(
     said = list(recorded.transcript)
     crossed = [metered.ledger(r) for r in range(len(seeds))]
     found = [{}] * len(seeds) if canary else _measured(method, worlds, engine)
-    assert isinstance(inner, Stacked)
     inside = _inside(inner)
     recordings = []
     for r, seed in enumerate(seeds):
         mine = [(p, q, a) for run, p, q, a in said if run == r and isinstance(a, Message)]
         recordings.append(_recording(seed, worlds[r], mine, found[r], crossed[r], ledgers[r], inside, r))
     return recordings
+
+
+Warm = dict[str, tuple[list[dict[str, Tensor]], dict[Address, Message]]]  # cohort states and replies, by what was run
+
+
+def _rows_and_warm_up(config: RunConfig, seeds: Sequence[int], method: Any) -> str:
+    """Everything a first upload depends on."""
+    rows = config.split_spec()
+    parts = [getattr(method, name, None) for name in ("warm", "layers", "norm", "table")]
+    return repr((type(method).__name__, rows, tuple(seeds), parts))
+
+
+@dataclass
+class _Once:
+    """Answers `WarmUp` from an earlier recording of the same rows where there is one."""
+
+    engine: Stacked
+    store: Warm
+    name: str
+
+    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message]:
+        if not all(isinstance(r, WarmUp) for r in requests.values()):
+            return self.engine.exchange(requests)
+        if self.name not in self.store:
+            replies = self.engine.exchange(requests)
+            states = [{n: t.clone() for n, t in cohort.state().items()} for _, cohort in self.engine.cohorts]
+            self.store[self.name] = states, dict(replies)
+        states, known = self.store[self.name]
+        for (_, cohort), state in zip(self.engine.cohorts, states, strict=True):
+            cohort.restore(state)
+        return known
 
 
 def noise_of(seed: int) -> SeededNoise:

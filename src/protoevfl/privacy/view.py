@@ -133,7 +133,7 @@ Attack = Callable[[View, Known], dict[str, Guess]]
 
 
 def know(labels: Tensor, per_class: int, classes: int, seed: int) -> Known:
-    """k labels of each class (fewer where there are fewer), chosen at random.
+    """k labels of each class, at most half of it, chosen at random.
 
     >>> know(torch.tensor([0, 0, 1, 1]), 1, 2, seed=0).mask.sum()
     tensor(2)
@@ -141,7 +141,8 @@ def know(labels: Tensor, per_class: int, classes: int, seed: int) -> Known:
     order = rnd.permutation(torch.tensor([rnd.key(seed, "known")]), "known", 0, len(labels))[0].to(labels.device)
     onehot = torch.nn.functional.one_hot(labels[order], classes)
     rank = (onehot.cumsum(0) * onehot).sum(1) - 1  # place within the class
-    chosen = order[rank < per_class]
+    most = (onehot.sum(0) // 2).clamp(max=per_class)  # (Z,)
+    chosen = order[rank < most[labels[order]]]
     found = torch.full_like(labels, -1)
     found[chosen] = labels[chosen]
     return Known(found)

@@ -26,7 +26,7 @@ class Rebuilt:
 
 
 def invert(
-    f: Tensor, rows: Tensor, leaked: Tensor, labels: Tensor | None = None, steps: int = 600, key: int = 0
+    f: Tensor, rows: Tensor, leaked: Tensor, labels: Tensor | None = None, steps: int = 300, key: int = 0
 ) -> dict[str, Rebuilt]:
     """f (N, d), rows (N, ...) in 0..1, leaked (N,) bool: pairs the owner has. Scores on the other rows."""
     x, target = _standard(f, leaked), rows.flatten(1).float()

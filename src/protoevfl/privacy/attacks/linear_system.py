@@ -91,7 +91,7 @@ def solutions(a: Tensor, sums: Tensor, known: Known) -> dict[str, Tensor]:
     rest = sums - torch.where(mask, 0.0, a).T @ torch.nn.functional.one_hot(fixed.clamp(min=0), z).to(a)
     free = torch.where(mask, a, 0.0)
     gram = free.T @ free
-    top = torch.linalg.matrix_norm(gram, 2)
+    top = torch.linalg.matrix_norm(gram, 2).clamp(min=1e-12)
     found = {f"ridge {c:g}": free @ torch.linalg.solve(gram + c * top * eye, rest) for c in STRENGTHS}
     start = torch.full((n, z), 1 / z, dtype=a.dtype, device=a.device)
     relaxed = memberships(a, sums, fixed, start)
