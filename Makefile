@@ -16,7 +16,7 @@ install: .venv/installed
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "this Python cannot make virtual environments: apt install python3-venv"; exit 1; }
 	@echo "installing the pinned packages of requirements.txt into .venv (some minutes the first time)"
 	$(PYTHON) -m venv .venv
-	$(PIP) install -r requirements.txt
+	$(PIP) install --no-compile -r requirements.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 

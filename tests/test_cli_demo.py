@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from protoevfl import cli, cli_demo, run
+from protoevfl.presets import build
 
 
 def record(unseen: float, up: int) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def test_the_demo_trains_three_methods_without_the_unseen_class(
     asked = []
 
     def pretend(config: run.RunConfig, seeds: list[int], **_: Any) -> list[dict[str, Any]]:
+        build(config.method, config.preset, config.dataset)  # the preset exists
         asked.append((config.method, config.dataset, config.setting, config.classes, config.parties, tuple(seeds)))
         return [record(0.5 if config.method == "proto_evfl" else 0.0, 0 if config.method == "local" else 2000)]
 

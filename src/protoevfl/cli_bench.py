@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -134,7 +134,7 @@ def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[s
             bars.show("run", 0, 0, title)
             try:
                 new = run(config, some, device=how["device"], engine=how["engine"], subsets=subsets,
-                          watch=_watch(bars, title))  # fmt: skip
+                          watch=watching(bars, title))  # fmt: skip
                 records.append(out, *({**record, **stamp()} for record in new))
             except UserError as error:
                 failed.append(f"{title}: {error}")
@@ -150,10 +150,15 @@ def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[s
     return failed
 
 
-def _watch(bars: Bars, title: str) -> Any:
+def watching(bars: Bars, title: str) -> Callable[[int, "Report"], None]:
+    """What `run` calls with every report: moves the bar of the run; a finished phase gives way to one without end."""
+
     def watch(run: int, report: "Report") -> None:
         LOG.debug("%s run %d: %s %d/%d %s", title, run, report.phase, report.step, report.steps, dict(report.values))
-        bars.show("run", report.step, report.steps, f"{title}: {report.phase}")
+        if report.step < report.steps:
+            bars.show("run", report.step, report.steps, f"{title}: {report.phase}")
+        else:
+            bars.show("run", 0, 0, f"{title}: after {report.phase}")
 
     return watch
 

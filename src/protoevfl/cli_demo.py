@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from protoevfl import cli_tables
+from protoevfl.cli_bench import watching
 from protoevfl.progress import Bars, note
-
-if TYPE_CHECKING:
-    from protoevfl.method import Report
 
 UNSEEN = 3  # fixed beforehand, not chosen by result
 METHODS = {"local": "Local", "vanilla": "Vanilla VFL", "proto_evfl": "Proto-EVFL"}
+PRESETS = {"proto_evfl": "demo"}  # shorter training than the default; the others are as short by default
 TITLES = ("accuracy %", "seen %", "unseen %", "bytes", "rounds", "seconds")
 INTRODUCTION = f"""\
 1,797 pictures of handwritten digits, bundled with scikit-learn. Four parties hold two quarters of each picture.
@@ -45,11 +44,11 @@ def train(seed: int, device: str) -> dict[str, dict[str, Any]]:
             bars.show("all", done, len(METHODS), "methods")
             bars.show("run", 0, 0, title)
 
-            def watch(_: int, report: "Report", title: str = title) -> None:
-                bars.show("run", report.step, report.steps, f"{title}: {report.phase}")
-
-            config = RunConfig(dataset="digits", method=name, setting="zero_shot", classes=(UNSEEN,))
-            found[name] = run(config, [seed], device=device, watch=watch)[0]
+            config = RunConfig(
+                dataset="digits", method=name, preset=PRESETS.get(name, "default"), setting="zero_shot",
+                classes=(UNSEEN,),
+            )  # fmt: skip
+            found[name] = run(config, [seed], device=device, watch=watching(bars, title))[0]
     return found
 
 

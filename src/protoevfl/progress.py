@@ -59,15 +59,18 @@ class Bars:
             self.progress.stop()
 
     def show(self, line: str, done: int, total: int = 0, title: str | None = None) -> None:
-        """Draws or updates a line; a smaller `done` than before (a new phase) starts its clock again."""
+        """Draws or updates a line; a smaller `done` or another `total` (a new phase) starts its clock again."""
         if self.progress is None:
             return
+        task = self.lines.get(line)
+        if task is not None and (done < self._of(task).completed or (total or None) != self._of(task).total):
+            self.drop(line)  # rich cannot take a total back, and a new phase has its own time
         if line not in self.lines:
             self.lines[line] = self.progress.add_task(title or line, total=total or None)
-        task = self.lines[line]
-        if done < self.progress.tasks[self.progress.task_ids.index(task)].completed:
-            self.progress.reset(task)
-        self.progress.update(task, completed=done, total=total or None, description=title or line)
+        self.progress.update(self.lines[line], completed=done, description=title or line)
+
+    def _of(self, task: Any) -> Any:
+        return self.progress.tasks[self.progress.task_ids.index(task)]
 
     def drop(self, line: str) -> None:
         """Takes a line away."""
