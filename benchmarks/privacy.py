@@ -75,8 +75,8 @@ def on_cpu(case: Case) -> Case:
 
     v: View = case.view
     exchanges = tuple(Exchange(e.party, moved(e.request), moved(e.reply)) for e in v.exchanges)
-    own, pool = ({p: t.cpu() for p, t in have.items()} for have in (v.own, v.pool))
-    return Case(case.seed, replace(v, exchanges=exchanges, own=own, pool=pool), case.labels.cpu())
+    own, pool, wide = ({p: t.cpu() for p, t in have.items()} for have in (v.own, v.pool, v.wide))
+    return Case(case.seed, replace(v, exchanges=exchanges, own=own, pool=pool, wide=wide), case.labels.cpu())
 
 
 def one_finding(

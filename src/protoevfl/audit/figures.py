@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from protoevfl.audit.record import Recording, noise_of
 from protoevfl.messages import Embeddings, Learned
@@ -37,7 +38,13 @@ def cases(
         empty = View((), len(owner.labels), owner.classes)
         parties = owner.parties[1:]
         mine = [
-            replace(seen.get(m, empty), own={m: silent.own[m]}, pool={m: silent.pool[m][:POOL_ROWS]}, **public)
+            replace(
+                seen.get(m, empty),
+                own={m: silent.own[m]},
+                pool={m: silent.pool[m][:POOL_ROWS]},
+                wide={m: _sent(silent, m)[0]},
+                **public,
+            )
             for m in parties
         ]
         made.append([Case(recording.seed, view, owner.labels) for view in mine])
@@ -61,14 +68,19 @@ def findings(groups: list[list[Case]], privacy: PrivacySettings, rounds: int, kn
     return found
 
 
+def _sent(recording: Recording, party: int) -> list[Tensor]:
+    """Embeddings (N, d) of all aligned rows that a party sent, in order."""
+    replies = (a for p, _, a in recording.transcript if p == party and isinstance(a, Embeddings | Learned))
+    return [a.values for a in replies if len(a.values) == len(recording.world.owner.labels)]
+
+
 def inversion(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
     """The owner rebuilds the first passive party's aligned rows; half of the pairs have leaked. Means over seeds."""
     totals: Counter[tuple[str, str]] = Counter()
     for recording in recordings:
         party = recording.world.owner.parties[1]
-        sent = [a.values for p, _, a in recording.transcript if p == party and isinstance(a, Embeddings | Learned)]
         rows = recording.world.tables[party].aligned.to(recording.own[party].device)
-        whole = [f for f in sent if len(f) == len(rows)]
+        whole = _sent(recording, party)
         if not whole:
             return {}
         scaled = rows.float() / 255 if rows.dtype == torch.uint8 else rows - rows.amin(0)

@@ -44,6 +44,7 @@ class View:
     classes: int  # Z
     own: Mapping[int, Tensor] = field(default_factory=dict)  # (N, d) aligned rows, by an encoder no message touched
     pool: Mapping[int, Tensor] = field(default_factory=dict)  # (n, d) the pool by the same encoder
+    wide: Mapping[int, Tensor] = field(default_factory=dict)  # (N, D) aligned rows, all layers of that encoder
     update: str = "none"  # the method's rule for prototypes: none, ema, paper
     rho: float = 1.0
     rank: int | None = None  # of noisy releases, where the policy makes them
@@ -55,8 +56,9 @@ class View:
     def of(self, party: int) -> "View":
         """One member's part of a coalition's view."""
         mine = tuple(e for e in self.exchanges if e.party == party)
-        own, pool = ({p: t for p, t in have.items() if p == party} for have in (self.own, self.pool))
-        return replace(self, exchanges=mine, own=own, pool=pool)
+        parts = (self.own, self.pool, self.wide)
+        own, pool, wide = ({p: t for p, t in have.items() if p == party} for have in parts)
+        return replace(self, exchanges=mine, own=own, pool=pool, wide=wide)
 
     def releases(self) -> list["Release"]:
         """Prototypes in order, each with the embeddings the party had sent last."""
@@ -162,7 +164,8 @@ def together(members: Iterable[View]) -> View:
     exchanges = tuple(e for v in parts for e in v.exchanges)
     own = {p: t for v in parts for p, t in v.own.items()}
     pool = {p: t for v in parts for p, t in v.pool.items()}
-    return replace(parts[0], exchanges=exchanges, own=own, pool=pool)
+    wide = {p: t for v in parts for p, t in v.wide.items()}
+    return replace(parts[0], exchanges=exchanges, own=own, pool=pool, wide=wide)
 
 
 def best_own(view: View) -> Tensor:

@@ -26,7 +26,18 @@ def no_communication(view: View, known: Known) -> dict[str, Guess]:
     guesses = {"k-means": Guess(torch.cdist(own, kmeans(everything, view.classes)).argmin(1), named=False)}
     if bool(known.mask.any()):
         guesses |= k_labels(own, everything, known, view.classes)
+    if view.wide:
+        guesses |= _all_layers(torch.cat([view.wide[p] for p in sorted(view.wide)], 1), known, view.classes)
     return guesses
+
+
+def _all_layers(wide: Tensor, known: Known, classes: int) -> dict[str, Guess]:
+    """The same on all layers of the encoder (N, D)."""
+    x = unit(_standard(wide))
+    guesses = {"k-means": Guess(torch.cdist(x, kmeans(x, classes)).argmin(1), named=False)}
+    if bool(known.mask.any()):
+        guesses |= k_labels(x, x, known, classes)
+    return {f"{name}, all layers": guess for name, guess in guesses.items()}
 
 
 def k_labels(own: Tensor, everything: Tensor, known: Known, classes: int) -> dict[str, Guess]:
