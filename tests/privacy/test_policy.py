@@ -20,7 +20,7 @@ def learn(round_: int = 0, value: float = 7.0) -> Learn:
 
 def guard(settings: PrivacySettings, **more: object) -> OwnerGuard:
     f, labels = embeddings(0)
-    made = OwnerGuard(settings, labels, CLASSES, **more)  # type: ignore[arg-type]
+    made = OwnerGuard(settings, labels, CLASSES, **{"noise": SeededNoise(0), **more})  # type: ignore[arg-type]
     made.received(1, Embeddings(f))
     return made
 
@@ -59,6 +59,16 @@ def test_a_run_resumed_with_the_same_secret_repeats_its_messages_bit_for_bit() -
     one, two = guard(NOISY, noise=secret).down(1, learn()), guard(NOISY, noise=secret).down(1, learn())
     assert encode(one) == encode(two)
     assert encode(guard(NOISY, noise=SecretNoise()).down(1, learn())) != encode(one)
+
+
+def test_a_guard_is_unpredictable_unless_told_otherwise() -> None:
+    f, labels = embeddings(0)
+    sent = []
+    for _ in range(2):
+        g = OwnerGuard(NOISY, labels, CLASSES)
+        g.received(1, Embeddings(f))
+        sent.append(encode(g.down(1, learn())))
+    assert sent[0] != sent[1]
 
 
 def test_different_data_never_meets_the_same_noise() -> None:

@@ -21,7 +21,7 @@ from protoevfl.errors import UserError
 from protoevfl.messages import Embeddings, Learn, Learned, Message
 from protoevfl.privacy import bounds
 from protoevfl.privacy.defences.clip import clip
-from protoevfl.privacy.defences.noise import Noise, SeededNoise, digest
+from protoevfl.privacy.defences.noise import Noise, SecretNoise, digest
 from protoevfl.privacy.defences.randomised_response import randomise
 from protoevfl.privacy.defences.release import SENSITIVITY, release
 from protoevfl.privacy.defences.rewrite import permuted, rounded, unpermuted, without_small_classes
@@ -85,7 +85,7 @@ class OwnerGuard:
     settings: PrivacySettings
     labels: Tensor
     classes: int
-    noise: Noise = field(default_factory=lambda: SeededNoise(0))
+    noise: Noise = field(default_factory=SecretNoise)
     ledger: Ledger = field(default_factory=Ledger)
     memory: MutableMapping[str, Tensor] = field(default_factory=dict)
     active: int = 0  # this party sits with the owner: nothing leaves
@@ -165,7 +165,7 @@ class PartyGuard:
 
     settings: PrivacySettings
     party: int
-    noise: Noise = field(default_factory=lambda: SeededNoise(0))
+    noise: Noise = field(default_factory=SecretNoise)
     ledger: Ledger = field(default_factory=Ledger)
 
     def up(self, reply: Message) -> Message:
