@@ -1,0 +1,96 @@
+"""Writes the figures of results/privacy.jsonl (made by benchmarks/privacy.py) into docs/privacy.md, between its marks."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+START, END = "<!-- figures -->", "<!-- /figures -->"
+Row = dict[str, Any]
+
+
+def points(value: float, half: float | None = None) -> str:
+    spread = "" if half is None or half != half else f" ± {100 * half:.1f}"
+    return f"{100 * value:.1f}{spread}"
+
+
+def table(heads: list[str], lines: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in [heads, ["---"] * len(heads), *lines])
+
+
+def find(rows: list[Row], run: str, aligned: int, **more: Any) -> Row | None:
+    wanted = {"run": run, "aligned": aligned, **more}
+    return next((r for r in rows if "threat" in r and all(r.get(k) == v for k, v in wanted.items())), None)
+
+
+def cell(row: Row | None, what: str) -> str:
+    if row is None:
+        return "-"
+    if what == "advantage":
+        return points(row["advantage"], row["advantage_half"])
+    return points(row[what]["accuracy"], row[what]["half"])
+
+
+def overview(rows: list[Row], aligned: int) -> str:
+    """One line a run: utility, worst passive attack at k = 0 and 1, advantage, canary, proof."""
+    heads = ["run", "accuracy", "a party alone", "labels found, k = 0", "k = 1", "without messages, k = 1",
+             "advantage, k = 1", "canary", "canary, colluding", "epsilon", "proven at most"]  # fmt: skip
+    lines = []
+    for use in (r for r in rows if "utility" in r and r["aligned"] == aligned):
+        run, facts = use["run"], use["utility"]
+        alone = facts["pseudo_labels"]
+        passive = {k: find(rows, run, aligned, threat="passive", known=k, canary=False) for k in (0, 1)}
+        hidden = find(rows, run, aligned, threat="passive", canary=True)
+        joint = find(rows, run, aligned, threat="colluding", canary=True)
+        useful = "" if facts["useful"] is not False else " (not useful)"
+        lines.append([
+            run, points(*facts["accuracy"]), "-" if alone is None else points(*alone) + useful,
+            cell(passive[0], "worst"), cell(passive[1], "worst"), cell(passive[1], "yardstick"),
+            cell(passive[1], "advantage"), cell(hidden, "worst"), cell(joint, "worst"),
+            f"{use['epsilon']:.2f}" if use["epsilon"] else "-",
+            points(use["guess_bound"]) if use["guess_bound"] else "-",
+        ])  # fmt: skip
+    return table(heads, lines)
+
+
+def threats(rows: list[Row], aligned: int, run: str) -> str:
+    """Every threat model and k of one run."""
+    heads = ["attacker", "k", "labels", "worst attack", "found", "without messages", "advantage"]
+    lines = [
+        [r["threat"], str(r["known"]), "shuffled" if r["canary"] else "true", r["worst"]["attack"], cell(r, "worst"),
+         f"{cell(r, 'yardstick')} ({r['yardstick']['attack']})", cell(r, "advantage")]
+        for r in rows if "threat" in r and r["run"] == run and r["aligned"] == aligned
+    ]  # fmt: skip
+    return table(heads, lines)
+
+
+def inversions(rows: list[Row]) -> str:
+    heads = ["run", "shared rows", "guess of the row", "MSE", "PSNR", "SSIM"]
+    lines = [
+        [r["run"], str(r["aligned"]), name, f"{v['mse']:.4f}", f"{v['psnr']:.1f}", f"{v.get('ssim', float('nan')):.2f}"]
+        for r in rows if "inversion" in r for name, v in r["inversion"].items()
+    ]  # fmt: skip
+    return table(heads, lines)
+
+
+def figures(rows: list[Row]) -> str:
+    parts = []
+    for aligned in sorted({r["aligned"] for r in rows}):
+        parts += [f"### Fashion-MNIST, {aligned} shared rows (per cent, ± 95 %; chance 10)", overview(rows, aligned)]
+        for run in ("undefended", "default"):
+            parts += [f"**{run}, {aligned} shared rows, all attackers**", threats(rows, aligned, run)]
+    parts += ["### Rows rebuilt from embeddings (half of the pairs leaked)", inversions(rows)]
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    source = Path(sys.argv[1] if len(sys.argv) > 1 else "results/privacy.jsonl")
+    page = Path(sys.argv[2] if len(sys.argv) > 2 else "docs/privacy.md")
+    rows = [json.loads(line) for line in source.read_text().splitlines()]
+    text = page.read_text()
+    before, after = text.split(START)[0], text.split(END)[1]
+    page.write_text(f"{before}{START}\n{figures(rows)}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
