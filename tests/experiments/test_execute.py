@@ -95,6 +95,17 @@ def test_several_processes_give_the_same_records(tmp_path: Path) -> None:
     assert [r["split_hash"] for r in one] == [r["split_hash"] for r in two]
 
 
+def test_a_dead_process_stops_nobody_else(tmp_path: Path) -> None:
+    bad = Job("tests.experiments.fake:dies", RunConfig(dataset="x"), (0,))
+    good = [Job(FAKE, RunConfig(dataset=f"d{n}"), (0,)) for n in range(3)]
+    state = execute([bad, *good], tmp_path / "r.jsonl", workers=2)
+    assert state.done == 4
+    assert "its process died" in state.failures[bad.title]
+    there = {r["dataset"] for r in records.read(tmp_path / "r.jsonl")}
+    assert there >= {"d1", "d2"}  # the one beside it may have died with it: it is named and run next time
+    assert len(there) + len(state.failures) == 4
+
+
 def test_merge_adds_only_what_is_new(tmp_path: Path) -> None:
     a, b = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     for seed in (0, 1):

@@ -7,7 +7,7 @@ is named at the end and does not stop the others.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from protoevfl.experiments.jobs import Job, attempt
 from protoevfl.experiments.spec import Experiment, Record
 
 Tell = Callable[["Progress"], None]
-FAILED = "failed"
 
 
 @dataclass
@@ -104,7 +103,7 @@ def execute(
     ways = _here if workers == 1 else _processes
     for job, made, error in ways(following(), device, engine, workers, watch):
         for record in made:
-            records.append(path, record)
+            records.append(path, {**record, "workers": workers})
             timing.learn(job.config.dataset, job.config.method, record.get("seconds") or 0.0)
         if error:
             state.failures[job.title] = error
@@ -124,24 +123,34 @@ def _here(jobs: Iterator[Job], device: str, engine: str, workers: int, watch: An
 
 
 def _processes(jobs: Iterator[Job], device: str, engine: str, workers: int, watch: Any) -> Iterator[Result]:
-    """Several jobs at once in processes of their own; this process alone writes."""
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        running: dict[Future[Any], Job] = {}
-        more = True
+    """Several jobs at once in processes of their own; this process alone writes. When one dies (no memory), the jobs
+    of its pool are named and the rest goes on in a new pool."""
+    running: dict[Future[Any], Job] = {}
+    pool, more = _pool(workers), True
+    try:
         while more or running:
             while more and len(running) < workers:
                 job = next(jobs, None)
                 more = job is not None
-                if job is not None:
-                    running[pool.submit(attempt, job, device, engine)] = job
-            ended, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                job = running.pop(future)
-                error = future.exception()
-                made, text = ([], f"its process ended: {error}") if error else future.result()
-                yield job, made, text
+                if job is None:
+                    break
+                try:
+                    future = pool.submit(attempt, job, device, engine)
+                except BrokenExecutor:
+                    pool = _pool(workers)
+                    future = pool.submit(attempt, job, device, engine)
+                running[future] = job
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                job, error = running.pop(future), future.exception()
+                yield job, *(([], f"its process died: {error}") if error else future.result())
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    from multiprocessing import get_context
+
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
 
 
 def merge(path: Path, others: Iterable[Path]) -> int:

@@ -85,6 +85,8 @@ def warnings(pairs: Pairs) -> list[str]:
     machines = {str(record.get("device")) for _, r in pairs for record in r if record.get("device")}
     if len(machines) > 1:
         found.append(f"Runs come from different devices ({', '.join(sorted(machines))}): do not compare seconds.")
+    if any(int(record.get("workers") or 1) > 1 for _, r in pairs for record in r):
+        found.append("Some runs shared their device with other runs: their seconds are too long.")
     return found
 
 
