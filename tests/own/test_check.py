@@ -82,6 +82,16 @@ def test_few_labels_and_few_test_rows_are_told(tmp_path: Path) -> None:
     assert "test rows only" in warnings
 
 
+def test_ids_that_nearly_match_are_told(tmp_path: Path) -> None:
+    config = small_example(tmp_path, rows=600)
+    path = config.party("insurer").file
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:-40], *("00" + line for line in lines[-40:])]))
+    report = check(config, with_estimate=False)
+    assert not report.errors
+    assert any("leading zeros" in text for text in report.warnings)
+
+
 def test_no_overlap_says_why(tmp_path: Path) -> None:
     config = small_example(tmp_path, rows=300)
     path = config.party("insurer").file

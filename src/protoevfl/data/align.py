@@ -173,7 +173,8 @@ def plain_intersection(
     names = list(parties)
     sets = [set(ids.values) for ids in parties.values()]
     common = set.intersection(*sets)
-    enough(len(common), minimum, parties[names[0]].values, _suspects(parties))
+    if len(common) < minimum:  # looking for spellings that nearly match takes longer than all the rest
+        enough(len(common), minimum, parties[names[0]].values, suspects(parties))
     key, results = digest_key(run_key), {}
     for name, ids in parties.items():
         chosen = np.flatnonzero([value in common for value in ids.values])
@@ -191,7 +192,8 @@ def _find(haystack: NDArray[Any], needles: NDArray[Any]) -> Rows:
     return np.where(haystack[place] == needles, place, -1).astype(np.int64)
 
 
-def _suspects(parties: Mapping[str, Ids]) -> list[str]:
+def suspects(parties: Mapping[str, Ids]) -> list[str]:
+    """Ids of the first party and each other one that would match but for their spelling, as lines for a person."""
     first, *others = parties.items()
     return [line for name, ids in others for line in suspicions(first[1], ids, (first[0], name))]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from protoevfl.config import Config, PartyConfig, PartyFile, resolve
-from protoevfl.data.align import plain_intersection
+from protoevfl.data.align import plain_intersection, suspects
 from protoevfl.data.features import TableEncoder
 from protoevfl.data.files import iter_batches
 from protoevfl.data.ids import Ids
@@ -25,6 +25,7 @@ from protoevfl.own.prepare import check_labels, party_order, read_ids, read_labe
 from protoevfl.run import choose_device
 
 FEW_ROWS, FEW_OF_CLASS, FEW_TEST = 100, 10, 50
+SPELLINGS = 200_000  # ids up to which nearly matching spellings are looked for
 
 
 @dataclass
@@ -173,8 +174,9 @@ def _labels(
         return
     own = set(ids[active].values)
     report.pairs = {name: len(own & set(other.values)) for name, other in ids.items() if name != active}
+    ordered = {name: ids[name] for name in party_order(config)}
     try:
-        aligned = plain_intersection({name: ids[name] for name in party_order(config)}, config.alignment.minimum)
+        aligned = plain_intersection(ordered, config.alignment.minimum)
         report.common = len(aligned[active].rows)
         at = dict(zip(ids[active].rows.tolist(), ids[active].values, strict=True))
         common = labels[aligned[active].rows]
@@ -189,6 +191,8 @@ def _labels(
         zip(classes, np.bincount(common[common >= 0], minlength=len(classes)).tolist(), strict=True)
     )
     _about_common(report, len(parts.test))
+    if max(len(some.values) for some in ids.values()) <= SPELLINGS:
+        report.warnings += suspects(ordered)
     for name, size in sizes.items():
         pool = min(config.pool, size.pool - len(parts.train) - len(parts.kept_aside))
         sizes[name] = replace(size, pool=max(0, pool), aligned=len(parts.train), query=len(parts.kept_aside))
