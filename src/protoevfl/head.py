@@ -168,7 +168,8 @@ def train_head(
 
     def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
-        present, start = drop_parties(keys, step, parties, index.shape[1], s.party_dropout), n
+        present = drop_parties(keys, step, parties, index.shape[1], s.party_dropout) if s.party_dropout else None
+        start = n
         for extra in extras:
             mine = (index >= start) & (index < start + extra.rows)  # (E, B)
             x = torch.where(mine[:, None, :, None], extra.draw(keys, step, index.shape[1]), x)
@@ -179,7 +180,8 @@ def train_head(
         if s.mixup:
             both = torch.cat([t, w[..., None], kept.gather(1, index)[..., None]], -1)
             x, both = mixup(x, both, keys, step, s.mixup)
-            present = present_in_both(present, partners(keys, step, index.shape[1]))
+            if present is not None:
+                present = present_in_both(present, partners(keys, step, index.shape[1]))
             whole = both[..., -1] == 1  # a mixture with a row that is left out is left out
             t, w = both[..., :-2], both[..., -2] * whole
         return soft_cross_entropy(net(x, present, step), t, w)

@@ -156,11 +156,15 @@ class MLP5(Extractor):
         return {"output": x, "hidden": hidden}
 
 
-def extractor(shape: tuple[int, ...], keys: Tensor, norm: bool = True, table: str = "skip") -> Extractor:
-    """The extractor for rows of this shape: (c, H, W) images or (columns,) tables."""
+def extractor(
+    shape: tuple[int, ...], keys: Tensor, norm: bool = True, table: str = "skip", width: int | None = None
+) -> Extractor:
+    """The extractor for rows of this shape: (c, H, W) images (84 wide unless told) or (columns,) tables (64 wide)."""
     if len(shape) == 3:
-        return LeNet(keys, shape[0], shape[1], norm=norm)
-    return MLP5(keys, shape[0], norm=norm) if table == "mlp5" else SkipMLP(keys, shape[0])
+        return LeNet(keys, shape[0], shape[1], width or 84, norm=norm)
+    if table == "mlp5":
+        return MLP5(keys, shape[0], width or 64, norm=norm)
+    return SkipMLP(keys, shape[0], width or 64)
 
 
 def inputs(rows: Tensor) -> Tensor:

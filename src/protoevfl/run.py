@@ -22,8 +22,9 @@ from protoevfl.data.table import Labels, PartyTable, labels_of, party_tables
 from protoevfl.drive import Address, Engine, drive
 from protoevfl.engines.in_process import InProcess
 from protoevfl.engines.stacked import Stacked
-from protoevfl.engines.wrappers import Metered, QueryCache
+from protoevfl.engines.wrappers import QueryCache
 from protoevfl.errors import UserError
+from protoevfl.guarded import defend, privacy_of
 from protoevfl.method import Method, Report
 from protoevfl.owner import Central, LabelOwner
 from protoevfl.party import Party
@@ -146,12 +147,13 @@ def run(
     method = build(config.method, config.preset, config.dataset, config.overrides)
     worlds = [prepare(config, seed, device) for seed in seeds]
     parties = engine_for(method, worlds, kind, device)
-    metered = Metered(parties)
+    privacy = privacy_of(config.method, config.preset, config.dataset, config.overrides)
+    metered, border, ledgers_spent = defend(parties, [w.owner for w in worlds], seeds, privacy)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     clock = _Clock(device)
     history: list[list[Report]] = [[] for _ in seeds]
-    for index, report in _drive([method.train(w.owner) for w in worlds], metered):
+    for index, report in _drive([method.train(w.owner) for w in worlds], border):
         history[index].append(report)
         clock.mark(report.phase)
         if watch is not None:
@@ -159,7 +161,7 @@ def run(
     ledgers = [metered.ledger(r) for r in range(len(seeds))]
     rounds = [metered.rounds[r] for r in range(len(seeds))]
     clock.mark("end")
-    cached = QueryCache(metered)
+    cached = QueryCache(border)
     found = evaluate(method, worlds, cached, subsets)
     for row, extra in zip(found, alone(method, worlds, parties), strict=True):
         row |= extra
@@ -180,6 +182,8 @@ def run(
             "split_hash": worlds[r].split.hash,
             "split": worlds[r].split.as_json(),
             "history": [{"phase": h.phase, "step": h.step, **_plain(h.values)} for h in history[r] if h.values],
+            "privacy": {name: value for name, value in asdict(privacy).items() if value},
+            "epsilon": ledgers_spent[r].summary(),
             "versions": versions(),
         }
         for r, seed in enumerate(seeds)

@@ -45,12 +45,13 @@ class ProtoEVFL:
     head: HeadSettings = field(default_factory=HeadSettings)
     unseen: UnseenSettings = field(default_factory=UnseenSettings)
     layers: tuple[str, ...] = ("output",)  # which representations are sent
+    width: int = 84  # of an extractor's output
     norm: bool = True  # batch-norm in the extractor
     table: str = "skip"  # extractor of tables: skip or mlp5
     head_each_round: bool = False  # train the head in every round, as the paper has it, instead of once at the end
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
-        return extractor(shape, keys, norm=self.norm, table=self.table)
+        return extractor(shape, keys, norm=self.norm, table=self.table, width=self.width)
 
     # ------------------------------------------------------------ party side
 
@@ -119,9 +120,10 @@ class ProtoEVFL:
         made = []
         if owner.unseen or owner.rare or owner.open:
             replies = yield {m: Describe(max(len(owner.unseen), int(owner.open))) for m in owner.parties}
-            told = [r for r in (replies[m] for m in owner.parties) if isinstance(r, Statistics)]
-            made = unseen_classes.synthetic(owner, told, f, mu.shape[-1])
-            owner.memory["strength"] = torch.stack([t.reliability.amax() for t in told])  # (M,)
+            told = [r for r in replies.values() if isinstance(r, Statistics)]
+            owner.memory["strength"] = torch.stack([t.reliability.amax() for t in told])
+            if len(told) == len(owner.parties):  # a lost party has no statistics: the head does without synthetic rows
+                made = unseen_classes.synthetic(owner, told, f, mu.shape[-1])
             yield Report("statistics", 1, 1, {"strength": owner.memory["strength"]})
         if not self.head_each_round:
             keys = owner.keys("head", self.head.members)
@@ -145,7 +147,7 @@ class ProtoEVFL:
 
     def output_width(self, f: Tensor) -> int:
         """The output comes first among the layers that are sent."""
-        return f.shape[-1] if self.layers == ("output",) else 84
+        return min(self.width, f.shape[-1])
 
     def fit_head(self, owner: LabelOwner, f: Tensor) -> dict[str, Any]:
         """The paper's round: the head goes on from where it was; its loss and gradient norm are reported."""
@@ -153,7 +155,8 @@ class ProtoEVFL:
         before = owner.head if isinstance(owner.head, HeadNet) else None
         net = train_head(keys, f, owner.labels, owner.classes, self.head, start=before)
         owner.head = net
-        loss = nn.functional.cross_entropy(net(f[None]).flatten(0, 1), owner.labels)
+        logits = net(f.expand(len(keys), -1, -1, -1))  # (E, N, Z)
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), owner.labels.repeat(len(keys)))
         gradients = torch.autograd.grad(loss, list(net.parameters()))
         return {"loss": loss.detach(), "gradient_norm": torch.stack([g.norm() for g in gradients]).norm()}
 

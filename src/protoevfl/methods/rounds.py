@@ -45,7 +45,7 @@ def learn(
     rows, keys = own_rows(cohort), rnd.derive(cohort.keys, "round", round_)
     views = two_views(cohort, rows, keys, warm)
     mu = torch.where(shown[..., None] > 0, mu, 0.0)
-    prior = prior * shown / (prior * shown).sum(-1, keepdim=True)
+    prior = prior * shown / (prior * shown).sum(-1, keepdim=True).clamp(min=1e-9)
 
     def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         if not s.ssl_weight:

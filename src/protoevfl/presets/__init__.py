@@ -40,7 +40,9 @@ def build(
     method: str, preset: str = "default", dataset: str = "", overrides: Mapping[str, Any] | None = None
 ) -> Method:
     """A method with its preset's fields and overrides on top."""
-    made: Method = _make(method_class(method), {**settings(method, preset, dataset), **(overrides or {})})
+    wanted = {**settings(method, preset, dataset), **(overrides or {})}
+    own = {name: value for name, value in wanted.items() if not name.startswith("privacy.")}  # see guarded.py
+    made: Method = _make(method_class(method), own)
     return made
 
 

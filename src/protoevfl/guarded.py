@@ -1,0 +1,46 @@
+"""Privacy settings of a simulated run: both guards around an engine, one ledger a run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from protoevfl.core import random as rnd
+from protoevfl.drive import Address, Engine
+from protoevfl.engines.wrappers import Defended, Leaving, Metered
+from protoevfl.messages import Message
+from protoevfl.owner import LabelOwner
+from protoevfl.presets import settings
+from protoevfl.privacy.defences.noise import SeededNoise
+from protoevfl.privacy.ledger import Ledger
+from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, split_overrides
+
+
+def privacy_of(method: str, preset: str, dataset: str, overrides: Mapping[str, Any]) -> PrivacySettings:
+    """The privacy settings of a preset ("privacy.*") with overrides on top."""
+    return split_overrides({**settings(method, preset, dataset), **overrides})[1]
+
+
+def noise_of(seed: int) -> SeededNoise:
+    """The simulated noise of a run; a deployment draws it from the operating system."""
+    return SeededNoise(rnd.key(seed, "defence"))
+
+
+def defend(
+    engine: Engine, owners: Sequence[LabelOwner], seeds: Sequence[int], privacy: PrivacySettings
+) -> tuple[Metered, Defended, list[Ledger]]:
+    """(the byte counter at the border, the engine as the owners see it, the ledgers)."""
+    ledgers = [Ledger(privacy.epsilon, privacy.delta) for _ in seeds]
+    guards = {
+        r: OwnerGuard(privacy, o.labels, o.classes, noise_of(seeds[r]), ledgers[r], o.memory)
+        for r, o in enumerate(owners)
+    }
+    parties = {
+        (r, m): PartyGuard(privacy, m, noise_of(seeds[r]), ledgers[r])
+        for r, o in enumerate(owners)
+        for m in o.parties[1:]
+    }
+
+    def up(address: Address, reply: Message) -> Message:
+        return parties[address].up(reply) if address in parties else reply
+
+    metered = Metered(Leaving(engine, up))
+    return metered, Defended(metered, guards), ledgers

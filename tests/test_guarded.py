@@ -1,0 +1,24 @@
+"""Privacy settings of a run: read from presets and overrides, applied at the border, recorded."""
+
+from protoevfl.guarded import privacy_of
+from protoevfl.run import RunConfig, run
+
+QUICK = {"warm.epochs": 1, "rounds.count": 1, "rounds.epochs": 1, "head.epochs": 1, "head.members": 1}
+
+
+def test_overrides_win_over_the_preset() -> None:
+    assert privacy_of("proto_evfl", "paper", "digits", {"privacy.clip": 1.0}).clip == 1.0
+    assert privacy_of("vanilla", "default", "digits", {}).clip is None
+
+
+def test_a_run_records_its_defences_and_what_they_spent() -> None:
+    noisy = {**QUICK, "privacy.clip": 1.0, "privacy.embedding_noise": 0.1, "privacy.prototype_noise": 4.0}
+    (record,) = run(RunConfig(dataset="digits", aligned=60, pool=60, overrides=noisy), [0], device="cpu")
+    assert record["privacy"]["prototype_noise"] == 4.0
+    assert record["epsilon"]
+    (plain,) = run(
+        RunConfig(dataset="digits", aligned=60, pool=60, preset="one_way", overrides=QUICK | {"rounds.count": 0}),
+        [0],
+        device="cpu",
+    )
+    assert not plain["epsilon"]
