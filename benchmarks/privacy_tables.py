@@ -1,4 +1,4 @@
-"""Writes the figures of results/privacy.jsonl (made by benchmarks/privacy.py) into docs/privacy.md, between its marks."""
+"""Writes the figures of results/privacy.jsonl (by benchmarks/privacy.py) into docs/privacy.md, between its marks."""
 
 import json
 import sys
