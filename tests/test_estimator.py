@@ -1,0 +1,160 @@
+"""The estimator has scikit-learn's habits: clone, parameters, grid search; any make of table, any party missing."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import protoevfl
+from protoevfl import Parties, ProtoEVFL
+from protoevfl.errors import UserError
+
+FAST = {"warm.epochs": 2, "head.epochs": 6}
+N = 160
+
+
+def data(seed: int = 0, n: int = N) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Three parties of numbers that each tell something about the class."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    return {name: 1.2 * y[:, None] + rng.normal(size=(n, 3)) for name in ("bank", "insurer", "telco")}, y
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ProtoEVFL:
+    x, y = data()
+    return ProtoEVFL(overrides=FAST).fit(x, np.where(y, "yes", "no"))
+
+
+def test_predictions_have_the_shape_and_spelling_of_the_labels(fitted: ProtoEVFL) -> None:
+    x, y = data(1)
+    p = fitted.predict_proba(x)
+    assert p.shape == (N, 2)
+    assert np.allclose(p.sum(1), 1)
+    assert fitted.classes_.tolist() == ["no", "yes"]
+    assert set(fitted.predict(x)) <= {"no", "yes"}
+    assert fitted.score(x, np.where(y, "yes", "no")) > 0.75
+    assert is_classifier(fitted)
+
+
+def test_any_party_may_be_missing_and_any_row_of_it(fitted: ProtoEVFL) -> None:
+    x, y = data(1)
+    names = np.where(y, "yes", "no")
+    assert 0.6 < fitted.score({"telco": x["telco"]}, names) <= 1
+    here = np.arange(N) % 2 == 0
+    mixed = fitted.predict_proba({k: x[k] for k in ("bank", "telco")}, present={"telco": here})
+    assert np.allclose(mixed[here], fitted.predict_proba({k: x[k] for k in ("bank", "telco")})[here], atol=1e-6)
+    assert np.allclose(mixed[~here], fitted.predict_proba({"bank": x["bank"]})[~here], atol=1e-6)
+    with pytest.raises(UserError, match="no party has row 1"):
+        fitted.predict({"telco": x["telco"]}, present={"telco": here})
+    with pytest.raises(UserError, match="not a party"):
+        fitted.predict({"shop": x["telco"]})
+
+
+def test_clone_and_parameters() -> None:
+    model = ProtoEVFL(method="vanilla", overrides={"epochs": 1}, seed=3, progress=False)
+    other = clone(model)
+    assert other is not model
+    assert other.get_params() == model.get_params() == {
+        "method": "vanilla", "preset": "default", "overrides": {"epochs": 1}, "seed": 3, "device": "auto",
+        "progress": False,
+    }  # fmt: skip
+    assert other.set_params(seed=5).seed == 5
+
+
+def test_the_same_seed_gives_the_same_model(fitted: ProtoEVFL) -> None:
+    x, y = data()
+    again = clone(fitted).fit(x, np.where(y, "yes", "no"))
+    assert np.array_equal(again.predict_proba(x), fitted.predict_proba(x))
+
+
+def test_grid_search_and_cross_validation_cut_the_rows_of_all_parties() -> None:
+    x, y = data(n=90)
+    grid = {"overrides": [{**FAST, "head.epochs": 1}, FAST]}
+    search = GridSearchCV(ProtoEVFL(), grid, cv=2).fit(Parties(x), y)
+    assert search.best_params_["overrides"] in grid["overrides"]
+    assert search.predict(Parties(x)).shape == (90,)
+    assert len(cross_val_score(ProtoEVFL(overrides=FAST), Parties(x), y, cv=2)) == 2
+
+
+@pytest.mark.parametrize("make", ["pandas", "polars", "pyarrow", "list"])
+def test_frames_of_any_make_give_the_model_of_numpy(make: str, fitted: ProtoEVFL) -> None:
+    x, y = data()
+    labels: Any = np.where(y, "yes", "no")
+    columns = {n: {f"x{i}": t[:, i] for i in range(3)} for n, t in x.items()}
+    tables: Any
+    if make == "list":
+        tables = list(x.values())
+    else:
+        library = pytest.importorskip(make)
+        kind = library.table if make == "pyarrow" else library.DataFrame
+        tables = {n: kind(c) for n, c in columns.items()}
+        labels = labels if make == "pyarrow" else library.Series(labels.tolist())
+    model = ProtoEVFL(overrides=FAST).fit(tables, labels)
+    assert np.allclose(model.predict_proba(tables), fitted.predict_proba(x), atol=1e-6)
+
+
+def test_pools_and_rows_without_label_are_learnt_from() -> None:
+    x, y = data()
+    more, _ = data(5)
+    labels: list[int | None] = [int(v) if i % 4 else None for i, v in enumerate(y)]
+    model = ProtoEVFL(overrides=FAST).fit(x, labels, pools={"telco": more["telco"]})
+    assert model.classes_.tolist() == [0, 1]
+    assert model.score(x, y) > 0.7
+    with pytest.raises(UserError, match="pools has 'shop'"):
+        model.fit(x, y, pools={"shop": more["telco"]})
+
+
+def test_images() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 90)
+    left = (rng.random((90, 1, 8, 6)) * 100 + 50 * y[:, None, None, None]).astype(np.uint8)
+    right = rng.random((90, 8, 8)) + y[:, None, None]
+    model = ProtoEVFL(overrides={"warm.epochs": 1, "head.epochs": 4}).fit({"left": left, "right": right[:, None]}, y)
+    assert model.predict({"left": left}).shape == (90,)
+    assert model.score({"left": left, "right": right[:, None]}, y) > 0.5
+    with pytest.raises(UserError, match="one kind"):
+        ProtoEVFL().fit({"left": left, "table": rng.random((90, 3))}, y)
+
+
+def test_what_is_saved_is_loaded(fitted: ProtoEVFL, tmp_path: Path) -> None:
+    x, _ = data(2)
+    fitted.save(tmp_path / "model")
+    again = ProtoEVFL.load(tmp_path / "model")
+    assert np.array_equal(again.predict_proba(x), fitted.predict_proba(x))
+    assert again.predict(x).tolist() == fitted.predict(x).tolist()
+    assert again.get_params() == fitted.get_params()
+    with pytest.raises(UserError, match="exists"):
+        fitted.save(tmp_path / "model")
+    assert not list(tmp_path.rglob("*.pkl"))
+
+
+def test_wrong_input_is_one_clear_line(fitted: ProtoEVFL) -> None:
+    x, y = data()
+    short = {**x, "telco": x["telco"][:5]}
+    for parties, labels, message in (
+        (short, y, "same rows"),
+        ({"bank": x["bank"]}, y, "2 or more parties"),
+        (x["bank"], y, "give the parties as"),
+        (x, y[:5], "one value a row"),
+        (x, np.zeros(N), "two or more"),
+        (x, np.linspace(0, 1, N), "must be classes"),
+    ):
+        with pytest.raises(UserError, match=message):
+            ProtoEVFL(overrides=FAST).fit(parties, labels)
+    with pytest.raises(UserError, match="has no column 'x2'"):
+        fitted.predict({"bank": x["bank"][:, :2]})
+
+
+def test_import_is_quick_and_loads_neither_torch_nor_sklearn() -> None:
+    code = "import sys, protoevfl; assert not {'torch', 'sklearn', 'pyarrow'} & set(sys.modules); print(dir(protoevfl))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "ProtoEVFL" in done.stdout
+    assert protoevfl.ProtoEVFL is ProtoEVFL
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = protoevfl.nothing
