@@ -115,6 +115,7 @@ BAD = {
     "--engine nope": "--engine is one of",
     "--lockstep 0": "--lockstep is at least 1",
     "--methods ,": "--methods needs",
+    "--open": "--setting zero_shot",
 }
 
 

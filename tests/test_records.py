@@ -50,6 +50,11 @@ def test_the_key_holds_every_field_of_a_configuration() -> None:
         assert records.missing([other], [1], [there]) == [(other, [1])]
 
 
+def test_records_from_before_a_field_was_added_still_count() -> None:
+    new = record(0, open=False)
+    assert records.key(record(0)) == records.key(new) != records.key(record(0, open=True))
+
+
 def test_missing_names_only_what_is_not_there() -> None:
     a, b = Cell("vanilla"), Cell("local")
     done = [record(0, a), record(2, a), record(0, b), record(1, b), record(2, b)]

@@ -27,6 +27,7 @@ def bench(
     aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
     setting: Annotated[str, Option(help="normal, few_shot or zero_shot.")] = "normal",
     classes: Annotated[str, Option(help="The rare or unseen classes: 3 or 0,3.")] = "",
+    open_: Annotated[bool, Option("--open", help="zero_shot: nobody is told which class has no label.")] = False,
     shots: Annotated[int, Option(help="Aligned rows of each rare class (few_shot).")] = 5,
     seeds: Annotated[str, Option(help="0-4 or 0,2,7.")] = "0-4",
     parties: Annotated[int, Option(help="2 to 8.")] = 4,
@@ -53,6 +54,8 @@ def bench(
     numbers = whole_numbers(seeds, "--seeds")
     choice(device, DEVICES, "--device")
     choice(engine, ENGINES, "--engine")
+    if open_ and setting != "zero_shot":
+        raise UserError("--open is about a class without labels: give --setting zero_shot --classes ...")
     records.check_writable(out)
     done = records.read(out)
 
@@ -61,7 +64,7 @@ def bench(
     cells = [
         RunConfig(dataset=dataset, method=name, preset=preset, aligned=aligned, setting=setting,
                   classes=tuple(whole_numbers(classes, "--classes")), shots=shots, parties=parties, pool=pool,
-                  profile=profile, overrides=overrides[name])
+                  profile=profile, open=open_, overrides=overrides[name])
         for name in names
     ]  # fmt: skip
     split = check_cells(cells, numbers)
@@ -104,12 +107,8 @@ def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
 
 def how_to_run(device: str, engine: str, lockstep: int | None, seeds: Sequence[int]) -> dict[str, Any]:
     """Device, engine, seeds at once, and why this engine."""
-    import torch
-
     from protoevfl.run import choose_device, choose_engine
 
-    if device == "cuda" and not torch.cuda.is_available():
-        raise UserError("no GPU that torch can use here; choose --device cpu or auto")
     where = choose_device(device)
     kind = choose_engine(engine, where)
     if lockstep is not None and lockstep < 1:
@@ -186,7 +185,7 @@ def finish(out: str, cells: "Sequence[RunConfig]", seeds: Sequence[int], how: Ma
     if groups:
         config = cells[0]
         what = f"{config.dataset}, {config.aligned} aligned rows, {config.parties} parties, {config.setting}"
-        what += f" {list(config.classes)}" if config.classes else ""
+        what += f" {list(config.classes)}{', open' * config.open}" if config.classes else ""
         cli_tables.show(
             f"{what}; mean ± std of {len(seeds)} seed(s)", "method", groups, cli_tables.columns_for(groups.values())
         )

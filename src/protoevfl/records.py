@@ -23,7 +23,8 @@ from protoevfl.errors import UserError
 
 Record = Mapping[str, Any]
 CELL = ("dataset", "method", "preset", "aligned", "setting", "classes", "shots", "parties", "pool", "profile",
-        "overrides")  # fmt: skip
+        "open", "overrides")  # fmt: skip
+LATER = {"open": False}  # fields that older records lack, and what they meant
 KEY = (*CELL, "seed")
 
 
@@ -38,7 +39,7 @@ C = TypeVar("C", bound=Cell)
 
 def key(record: Record, names: Sequence[str] = KEY) -> str:
     """The values that tell one run from another, as canonical JSON (tuples are lists, missing values null)."""
-    return json.dumps({name: record.get(name) for name in names}, sort_keys=True)
+    return json.dumps({name: record.get(name, LATER.get(name)) for name in names}, sort_keys=True)
 
 
 def cell_key(record: Record) -> str:
