@@ -115,7 +115,7 @@ BAD = {
     "--engine nope": "--engine is one of",
     "--lockstep 0": "--lockstep is at least 1",
     "--methods ,": "--methods needs",
-    "--open": "--setting zero_shot",
+    "--open": "local cannot say 'none of these classes'",
 }
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 DEVICES = ("auto", "cpu", "cuda")
 ENGINES = ("auto", "loop", "stacked")
+OPEN = ("proto_evfl",)  # methods that can answer "none of these classes"
 
 
 def bench(
@@ -27,7 +28,7 @@ def bench(
     aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
     setting: Annotated[str, Option(help="normal, few_shot or zero_shot.")] = "normal",
     classes: Annotated[str, Option(help="The rare or unseen classes: 3 or 0,3.")] = "",
-    open_: Annotated[bool, Option("--open", help="zero_shot: nobody is told which class has no label.")] = False,
+    open_: Annotated[bool, Option("--open", help="Nobody is told whether a class has no label, nor which.")] = False,
     shots: Annotated[int, Option(help="Aligned rows of each rare class (few_shot).")] = 5,
     seeds: Annotated[str, Option(help="0-4 or 0,2,7.")] = "0-4",
     parties: Annotated[int, Option(help="2 to 8.")] = 4,
@@ -54,8 +55,8 @@ def bench(
     numbers = whole_numbers(seeds, "--seeds")
     choice(device, DEVICES, "--device")
     choice(engine, ENGINES, "--engine")
-    if open_ and setting != "zero_shot":
-        raise UserError("--open is about a class without labels: give --setting zero_shot --classes ...")
+    if open_ and (others := [name for name in names if name not in OPEN]):
+        raise UserError(f"--open: {others[0]} cannot say 'none of these classes'; only {', '.join(OPEN)} can")
     records.check_writable(out)
     done = records.read(out)
 
@@ -185,7 +186,7 @@ def finish(out: str, cells: "Sequence[RunConfig]", seeds: Sequence[int], how: Ma
     if groups:
         config = cells[0]
         what = f"{config.dataset}, {config.aligned} aligned rows, {config.parties} parties, {config.setting}"
-        what += f" {list(config.classes)}{', open' * config.open}" if config.classes else ""
+        what += (f" {list(config.classes)}" if config.classes else "") + ", open" * config.open
         cli_tables.show(
             f"{what}; mean ± std of {len(seeds)} seed(s)", "method", groups, cli_tables.columns_for(groups.values())
         )
