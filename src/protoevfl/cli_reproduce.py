@@ -67,7 +67,10 @@ def _run(
 
     jobs = plan(chosen, seeds, records.read(file), quick=quick, shard=_shard(shard))
     if quick:
+        import torch
+
         jobs = _at_hand(jobs)
+        torch.set_num_threads(1)  # batches this small are slower on two threads than on one
     note(f"{len(jobs)} cells to run; records in {file}")
     with Bars() as bars:
 

@@ -5,6 +5,7 @@ budget of seconds: a job is only started when it is expected to fit, judged by t
 is named at the end and does not stop the others.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
@@ -150,7 +151,16 @@ def _processes(jobs: Iterator[Job], device: str, engine: str, workers: int, watc
 def _pool(workers: int) -> ProcessPoolExecutor:
     from multiprocessing import get_context
 
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    share = max(1, (os.cpu_count() or 1) // workers)
+    return ProcessPoolExecutor(workers, get_context("spawn"), initializer=_use_threads, initargs=(share,))
+
+
+def _use_threads(count: int) -> None:
+    """Processes that all start as many threads as there are cores would wait for each other."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        import torch
+
+        torch.set_num_threads(count)
 
 
 def merge(path: Path, others: Iterable[Path]) -> int:
