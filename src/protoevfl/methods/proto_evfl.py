@@ -6,7 +6,8 @@
                        on its own rows, self-supervision kept on; uploads new embeddings and its prior
               owner: prototypes and global prior updated
     unseen    a party describes the part of its pool that no aligned row covers (a mixture, no rows)
-    at last   the owner trains adaptors, gate and head, with synthetic rows for unseen and rare classes
+    at last   inner layers of the aligned rows cross once, if they are sent at all; the owner trains adaptors, gate and
+              head, with synthetic rows for unseen and rare classes
 
 `rounds.count = 0` is the one-way mode: nothing derived from labels ever leaves the owner. docs/methods/proto_evfl.md
 gives every field, its reason and its ablation.
@@ -60,7 +61,8 @@ class ProtoEVFL:
             case WarmUp():
                 if self.warm.epochs:
                     warm_up(cohort, self.warm)
-                return Embeddings(self.embed(cohort, cohort.rows.aligned))
+                wanted = self.layers if not self.rounds.count else ("output",)  # inner layers cross once, at the end
+                return Embeddings(self.embed(cohort, cohort.rows.aligned, wanted))
             case Learn():
                 return self.learn(cohort, request)
             case Describe(groups=groups):
@@ -70,10 +72,10 @@ class ProtoEVFL:
                 return Embeddings(self.embed(cohort, getattr(cohort.rows, which)))
         raise NotImplementedError(type(request).__name__)
 
-    def embed(self, cohort: Cohort, rows: Tensor) -> Tensor:
-        """The layers that are sent, side by side; inner layers are standardised by the party's own pool."""
-        f = embed(cohort.net, rows, self.layers)
-        if self.layers == ("output",):
+    def embed(self, cohort: Cohort, rows: Tensor, layers: tuple[str, ...] | None = None) -> Tensor:
+        """Layers side by side (all that are sent, unless told); several are standardised by the party's own pool."""
+        f = embed(cohort.net, rows, layers or self.layers)
+        if (layers or self.layers) == ("output",):
             return f
         if "mean" not in cohort.memory:
             own = embed(cohort.net, cohort.rows.pool, self.layers)
@@ -91,7 +93,7 @@ class ProtoEVFL:
         if self.rounds.learning:
             party_rounds.learn(cohort, mu, shown, prior, request.round, self.rounds, self.warm)
             cohort.memory.pop("mean", None)  # of the old extractor
-        return Learned(self.embed(cohort, cohort.rows.aligned), prior)
+        return Learned(self.embed(cohort, cohort.rows.aligned, ("output",)), prior)
 
     # ------------------------------------------------------------ owner side
 
@@ -116,6 +118,9 @@ class ProtoEVFL:
             best, stale = (held, 0) if held > best else (best, stale + 1)
             if self.rounds.patience and stale >= self.rounds.patience:
                 break
+        if self.rounds.count and self.layers != ("output",):
+            replies = yield {m: Embed("aligned") for m in owner.parties}
+            f = self.blocks(owner, replies, f)
         owner.memory |= {"prototypes": mu, "shown": (counts > 0).float(), "prior": prior, "embeddings": f}
         made = []
         if owner.unseen or owner.rare or owner.open:
@@ -131,11 +136,12 @@ class ProtoEVFL:
         yield Report("head", 1, 1)
 
     def blocks(self, owner: LabelOwner, replies: Mapping[int, Message], before: Tensor | None = None) -> Tensor:
-        """The parties' embeddings (M, N, d); a party that did not answer keeps its last ones."""
-        rows = [
-            values(replies[m]).to(owner.device) if m in replies or before is None else before[i]
-            for i, m in enumerate(owner.parties)
-        ]
+        """The parties' embeddings (M, N, d); a party that did not answer keeps its last ones (zeros where it has none)."""
+        width = max(values(r).shape[-1] for r in replies.values())
+        rows = []
+        for i, m in enumerate(owner.parties):
+            last = values(replies[m]).to(owner.device) if m in replies or before is None else before[i]
+            rows.append(nn.functional.pad(last, (0, width - last.shape[-1])))
         return torch.stack(rows)
 
     def means(self, owner: LabelOwner, f: Tensor) -> tuple[Tensor, Tensor]:
