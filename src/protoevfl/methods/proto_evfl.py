@@ -136,7 +136,7 @@ class ProtoEVFL:
         yield Report("head", 1, 1)
 
     def blocks(self, owner: LabelOwner, replies: Mapping[int, Message], before: Tensor | None = None) -> Tensor:
-        """The parties' embeddings (M, N, d); a party that did not answer keeps its last ones, zeros where it has none."""
+        """Embeddings (M, N, d) of the parties; one that did not answer keeps its last ones, zeros where it has none."""
         width = max(values(r).shape[-1] for r in replies.values())
         rows = []
         for i, m in enumerate(owner.parties):
