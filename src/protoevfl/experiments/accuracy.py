@@ -30,6 +30,7 @@ _images = [
     ),
     *(cell(d, m, 200, s, priority=1) for d in IMAGES for s in SETTINGS for m in PRESETS),
     *(cell(d, m, n, priority=3) for d in IMAGES for n in ALIGNED[1:] for m in PRESETS),
+    *(cell(d, "proto_evfl paper_adam", priority=2) for d in IMAGES),
     *(cell(d, m, n, priority=2 if n == 200 else 4) for d in IMAGES for n in ALIGNED for m in MORE_METHODS),
     *(cell(d, "upper_bound", priority=1).tagged(aligned="full") for d in IMAGES),
 ]  # fmt: skip
