@@ -19,6 +19,7 @@ LAYERS: list[set[str]] = [
     {"party", "owner", "head", "drive", "notebook", "tracking"},
     {"methods"},
     {"presets", "engines", "config"},
+    {"guarded"},
     {"run"},
     {"tune", "own", "deploy", "audit"},
     {"experiments", "estimator"},

@@ -43,8 +43,8 @@ def talk_of(name: str, width: int) -> tuple[Method, list[Message]]:
 
 
 def width_of(make: Make, name: str) -> int:
-    """Proto-EVFL's outputs are 84 wide unless told; the others' follow the kind of rows."""
-    return 84 if make is image_table or name == "proto_evfl" else 64
+    """Proto-EVFL's outputs are 84 wide unless told; split learning's follow the kind of rows."""
+    return 64 if make is not image_table and name == "vanilla" else 84
 
 
 @TABLES

@@ -25,6 +25,7 @@ from protoevfl.engines.stacked import Stacked
 from protoevfl.engines.wrappers import QueryCache
 from protoevfl.errors import UserError
 from protoevfl.guarded import defend, privacy_of
+from protoevfl.messages import Embed, Embeddings
 from protoevfl.method import Method, Report
 from protoevfl.owner import Central, LabelOwner
 from protoevfl.party import Party
@@ -163,8 +164,10 @@ def run(
     clock.mark("end")
     cached = QueryCache(border)
     found = evaluate(method, worlds, cached, subsets)
-    for row, extra in zip(found, alone(method, worlds, parties), strict=True):
+    for r, (row, extra) in enumerate(zip(found, alone(method, worlds, parties), strict=True)):
         row |= extra
+        if config.method == "proto_evfl":
+            row["gate"] = gate_by_class(worlds[r], cached, r)
     clock.mark("predict")
     return [
         {
@@ -182,6 +185,7 @@ def run(
             "split_hash": worlds[r].split.hash,
             "split": worlds[r].split.as_json(),
             "history": [{"phase": h.phase, "step": h.step, **_plain(h.values)} for h in history[r] if h.values],
+            "settings": asdict(method),  # type: ignore[call-overload]
             "privacy": {name: value for name, value in asdict(privacy).items() if value},
             "epsilon": ledgers_spent[r].summary(),
             "versions": versions(),
@@ -248,9 +252,29 @@ def alone(method: Method, worlds: Sequence[World], parties: InProcess | Stacked)
         mu = torch.stack([o.memory["prototypes"][m] for o, (_, m) in zip(owners, addresses, strict=True)])
         shown = torch.stack([o.memory["shown"][m] for o, (_, m) in zip(owners, addresses, strict=True)])
         for (r, m), labels in zip(addresses, guess(cohort, mu, shown).cpu(), strict=True):
-            truth = worlds[r].labels.pools[m]
+            truth, classes = worlds[r].labels.pools[m], worlds[r].labels.classes
             found[r].setdefault("pseudo_label_accuracy", {})[str(m)] = metrics.accuracy(labels, truth)
+            rates = torch.bincount(labels, minlength=classes) / len(labels)
+            found[r].setdefault("priors", {"estimated": [[]] * len(worlds[r].owner.parties)})
+            found[r]["priors"]["estimated"][m] = rates.tolist()
     return found
+
+
+def gate_by_class(world: World, engine: Engine, run_: int) -> list[list[float]] | None:
+    """Mean gate weight (M, Z) of each party on the rows of each true class; None for a head without a gate."""
+    head = world.owner.head
+    if getattr(head, "gate", None) is None:
+        return None
+    replies = engine.exchange({(run_, m): Embed("query") for m in world.owner.parties})
+    blocks = [reply.values for reply in replies.values() if isinstance(reply, Embeddings)]
+    f = torch.stack(blocks)[:, :2000].to(world.owner.device)
+    with torch.no_grad():
+        adapted = head.adapt(f.expand(len(head.keys), -1, -1, -1))  # type: ignore[union-attr, operator, arg-type]
+        weights = head.gates(adapted, None).mean(0).cpu()  # type: ignore[union-attr, operator]
+    labels = world.labels.query[: weights.shape[1]]
+    onehot = torch.nn.functional.one_hot(labels, world.labels.classes).float()
+    share: list[list[float]] = (weights @ onehot / onehot.sum(0).clamp(min=1)).tolist()
+    return share
 
 
 def _rare(row: Mapping[str, Any], rare: tuple[int, ...]) -> float | None:
