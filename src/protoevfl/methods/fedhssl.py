@@ -68,6 +68,10 @@ class Net(nn.Module):
         many = member_keys(keys, models)
         self.tuned = Ensemble(Pair(extractor(shape, many), extractor(shape, many)), models)
 
+    def layers(self, x: Tensor) -> dict[str, Tensor]:
+        """Of the fine-tuned copies: what is embedded once pre-training is over."""
+        return self.tuned.layers(x)
+
     @torch.no_grad()
     def spread(self) -> None:
         """Every fine-tuned copy starts from the pre-trained encoders."""
