@@ -15,13 +15,14 @@ from protoevfl.privacy.report import markdown, page
 from protoevfl.run import RunConfig
 
 TINY = {"warm.epochs": 1, "rounds.count": 2, "rounds.epochs": 1, "head.epochs": 3, "head.members": 1}
+BARE = {"privacy.prototype_noise": 0.0, "privacy.class_noise": 0.0}
 GUARD = {"privacy.prototype_noise": 4.0, "privacy.releases": 1}
 CELL = {"dataset": "digits", "aligned": 60, "pool": 80, "parties": 3}
 
 
 @pytest.fixture(scope="module")
 def facts() -> dict[str, object]:
-    made = audit(RunConfig(**CELL, overrides=TINY), [0, 1], device="cpu", known=(0,))  # type: ignore[arg-type]
+    made = audit(RunConfig(**CELL, overrides={**TINY, **BARE}), [0, 1], device="cpu", known=(0,))  # type: ignore[arg-type]
     return json.loads(json.dumps(made, default=str))  # type: ignore[no-any-return]
 
 
