@@ -1,5 +1,6 @@
 """The label owner: labels of the aligned rows, the head, and what the active party knows about the classes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -29,6 +30,7 @@ class LabelOwner:
     unseen: tuple[int, ...] = ()
     rare: tuple[int, ...] = ()
     open: bool = False  # the class list may be incomplete
+    examples: Mapping[int, int] = field(default_factory=dict)  # unseen class -> a row to be predicted that has it
     head: nn.Module | None = None
     memory: dict[str, Tensor] = field(default_factory=dict)
     central: Central | None = None

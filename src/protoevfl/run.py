@@ -148,6 +148,9 @@ def run(
     method = build(config.method, config.preset, config.dataset, config.overrides)
     worlds = [prepare(config, seed, device) for seed in seeds]
     parties = engine_for(method, worlds, kind, device)
+    if watch is not None:
+        for _, cohort in parties.members():
+            cohort.progress = lambda phase, step, steps: watch(0, Report(phase, step, steps))
     privacy = privacy_of(config.method, config.preset, config.dataset, config.overrides)
     metered, border, ledgers_spent = defend(parties, [w.owner for w in worlds], seeds, privacy)
     if device == "cuda":

@@ -89,3 +89,13 @@ def test_two_unseen_classes_get_two_groups() -> None:
     guess = p.argmax(1)
     straight, crossed = (guess == truth).float().mean(), (guess == torch.tensor([0, 2, 1])[truth]).float().mean()
     assert max(straight, crossed) > 0.85
+
+
+def test_one_example_of_each_unseen_class_names_the_groups() -> None:
+    f, labels = rows([20, 0, 0], 7)
+    query, truth = rows([150, 100, 100], 8)
+    for first, second in ((1, 2), (2, 1)):
+        told = {first: int((truth == first).nonzero()[3]), second: int((truth == second).nonzero()[5])}
+        me = owner(labels, unseen=(first, second), examples=told)
+        p = unseen.predict_batch(me, f, query, D, QUICK, unseen.UnseenSettings())
+        assert (p.argmax(1) == truth).float().mean() > 0.85

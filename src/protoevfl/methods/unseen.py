@@ -165,6 +165,7 @@ def predict_batch(
     half = torch.arange(2, device=f.device).repeat_interleave(per_fold)  # the fold whose rows a member is trained with
     seen = (torch.arange(len(rows), device=f.device) >= len(sides[0])).long() == half[:, None]  # (2E, rows)
     first = [batch_weights(owner, f, f_query[:, side], width, names) for side in sides]
+    first = agree(first, [joint(f_query[:, side], width)[0] for side in sides], owner, joint(f_query, width)[0])
     weights = torch.cat(first, 1)[:, None] * seen  # (names, 2E, rows)
     some = f_query[:, rows]
     for turn in (1, 2):
@@ -186,6 +187,33 @@ def again(p: Tensor, weights: Tensor, seen: Tensor, names: Sequence[int]) -> Ten
         own = own * seen
         made.append(torch.where(own.sum(1, keepdim=True) > 0, own, weights[i]))
     return torch.stack(made)
+
+
+def agree(found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: Tensor) -> list[Tensor]:
+    """The groups (names, n) of both folds in one order, by their weighted means; named by examples where given.
+
+    Groups of two folds are matched by similarity (Hungarian). Which group has which name cannot be learned from the
+    data; an example row of a class (`owner.examples`) moves that class to the group most like it.
+    """
+    if len(owner.unseen) < 2:
+        return found
+    means = [transport.unit(w @ x / w.sum(1, keepdim=True)) for w, x in zip(found, rows, strict=True)]
+    found = [found[0], found[1][_match(means[0] @ means[1].T)]]
+    means[1] = means[1][_match(means[0] @ means[1].T)]
+    wish = torch.zeros(len(owner.unseen), len(owner.unseen), device=queries.device)  # (name, group)
+    for i, z in enumerate(owner.unseen):
+        if z in owner.examples:
+            wish[i] = (means[0] + means[1]) @ transport.unit(queries[owner.examples[z]])
+    order = _match(wish)
+    return [w[order] for w in found]
+
+
+def _match(similarity: Tensor) -> Tensor:
+    """The best bijection: row i goes with column order[i]."""
+    from scipy.optimize import linear_sum_assignment
+
+    order = linear_sum_assignment(similarity.cpu().numpy(), maximize=True)[1]
+    return torch.as_tensor(order, device=similarity.device)
 
 
 def missing_rows(owner: LabelOwner, z: int) -> int:
