@@ -14,6 +14,7 @@ from protoevfl.engines.stacked import Stacked
 from protoevfl.engines.wrappers import Defended, Leaving, Metered, Recorded
 from protoevfl.messages import Learn, Message, WarmUp
 from protoevfl.models import embed
+from protoevfl.party import Cohort
 from protoevfl.presets import build, settings
 from protoevfl.privacy.defences.noise import SeededNoise
 from protoevfl.privacy.ledger import Ledger
@@ -102,19 +103,18 @@ def record(
     return recordings
 
 
-Warm = dict[str, tuple[list[dict[str, Tensor]], dict[Address, Message]]]  # cohort states and replies, by what was run
+Warm = dict[str, list[dict[str, Tensor]]]  # extractors after their warm-up, by what they were trained on and how
 
 
 def _rows_and_warm_up(config: RunConfig, seeds: Sequence[int], method: Any) -> str:
-    """Everything a first upload depends on."""
-    rows = config.split_spec()
-    parts = [getattr(method, name, None) for name in ("warm", "layers", "norm", "table")]
-    return repr((type(method).__name__, rows, tuple(seeds), parts))
+    """Everything an extractor depends on before the first message made of labels."""
+    parts = [getattr(method, name, None) for name in ("warm", "norm", "table", "width")]
+    return repr((type(method).__name__, config.split_spec(), tuple(seeds), parts))
 
 
 @dataclass
 class _Once:
-    """Answers `WarmUp` from an earlier recording of the same rows where there is one."""
+    """Answers `WarmUp` with extractors of an earlier recording of the same rows where there are some."""
 
     engine: Stacked
     store: Warm
@@ -123,14 +123,23 @@ class _Once:
     def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message]:
         if not all(isinstance(r, WarmUp) for r in requests.values()):
             return self.engine.exchange(requests)
+        cohorts = [cohort for _, cohort in self.engine.cohorts]
         if self.name not in self.store:
             replies = self.engine.exchange(requests)
-            states = [{n: t.clone() for n, t in cohort.state().items()} for _, cohort in self.engine.cohorts]
-            self.store[self.name] = states, dict(replies)
-        states, known = self.store[self.name]
-        for (_, cohort), state in zip(self.engine.cohorts, states, strict=True):
+            self.store[self.name] = [_extractor(cohort) for cohort in cohorts]
+            return replies
+        for cohort, state in zip(cohorts, self.store[self.name], strict=True):
             cohort.restore(state)
-        return known
+            trained: Any = cohort.method
+            cohort.method = replace(trained, warm=replace(trained.warm, epochs=0))  # only embed
+        replies = self.engine.exchange(requests)
+        for cohort in cohorts:
+            cohort.method = trained
+        return replies
+
+
+def _extractor(cohort: Cohort) -> dict[str, Tensor]:
+    return {name: t.clone() for name, t in cohort.state().items() if name.startswith("net.")}
 
 
 def noise_of(seed: int) -> SeededNoise:
