@@ -115,11 +115,22 @@ def test_images() -> None:
     y = rng.integers(0, 3, 90)
     left = (rng.random((90, 1, 8, 6)) * 100 + 50 * y[:, None, None, None]).astype(np.uint8)
     right = rng.random((90, 8, 8)) + y[:, None, None]
-    model = ProtoEVFL(overrides={"warm.epochs": 1, "head.epochs": 4}).fit({"left": left, "right": right[:, None]}, y)
+    few = {"warm.epochs": 1, "head.epochs": 4, "rounds.count": 0}
+    model = ProtoEVFL(overrides=few).fit({"left": left, "right": right[:, None]}, y)
     assert model.predict({"left": left}).shape == (90,)
     assert model.score({"left": left, "right": right[:, None]}, y) > 0.5
-    with pytest.raises(UserError, match="one kind"):
-        ProtoEVFL().fit({"left": left, "table": rng.random((90, 3))}, y)
+
+
+def test_images_beside_columns() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 90)
+    pictures = (rng.random((90, 1, 8, 8)) * 100 + 80 * y[:, None, None, None]).astype(np.uint8)
+    parties = {"bank": y[:, None] + rng.normal(size=(90, 3)), "clinic": pictures}
+    model = ProtoEVFL(overrides={**FAST, "rounds.count": 0}).fit(parties, y)
+    assert model.score(parties, y) > 0.7
+    assert model.predict({"clinic": pictures[:5]}).shape == (5,)
+    with pytest.raises(UserError, match="use proto_evfl"):
+        ProtoEVFL(method="vanilla").fit(parties, y)
 
 
 def test_what_is_saved_is_loaded(fitted: ProtoEVFL, tmp_path: Path) -> None:

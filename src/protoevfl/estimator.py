@@ -23,11 +23,12 @@ from protoevfl.data.frames import Parties
 from protoevfl.data.ids import IdRules
 from protoevfl.data.table import PartyTable
 from protoevfl.errors import UserError
+from protoevfl.guarded import privacy_of
 from protoevfl.notebook import watching
 from protoevfl.own import folders
 from protoevfl.own.features import Encoder, ImageEncoder
 from protoevfl.own.in_memory import encode, encode_labels, named, prepare, same_rows
-from protoevfl.own.method_facts import choose_method, method_facts
+from protoevfl.own.method_facts import choose_method, kind_of, method_facts
 from protoevfl.own.run_dir import MANIFEST, open_run, write_run
 from protoevfl.own.stored_owner import StoredOwner
 from protoevfl.own.stored_party import StoredParty
@@ -74,15 +75,15 @@ class ProtoEVFL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if stray := sorted(set(pools) - set(tables)):
             raise UserError(f"pools has '{stray[0]}', which is not among the parties {', '.join(tables)}")
         prepared = {n: prepare(n, t, pools.get(n), known, unknown) for n, t in tables.items()}
-        kinds = {"images" if isinstance(e, ImageEncoder) else "table" for e, _ in prepared.values()}
-        if len(kinds) > 1:
-            raise UserError("some parties hold images and others columns; a run needs one kind")
-        method = choose_method(self.method, self.preset, kinds.pop(), dict(self.overrides or {}))
+        kind = kind_of("images" if isinstance(e, ImageEncoder) else "table" for e, _ in prepared.values())
+        wanted = dict(self.overrides or {})
+        method = choose_method(self.method, self.preset, kind, wanted)
+        privacy = privacy_of(self.method, self.preset, "images" if kind == "images" else "table", wanted)
         device = choose_device(self.device)
         with watching(self.progress) as (watch, progress):
             trained = train(
                 method, [t for _, t in prepared.values()], torch.from_numpy(codes[known]), len(self.classes_),
-                seed=self.seed, device=device, watch=watch, progress=progress,
+                privacy=privacy, seed=self.seed, device=device, watch=watch, progress=progress,
             )  # fmt: skip
         self._keep(trained, {n: e for n, (e, _) in prepared.items()}, [t for _, t in prepared.values()])
         return self

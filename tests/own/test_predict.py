@@ -20,7 +20,7 @@ def test_all_parties(run: Run, new: dict[str, Path]) -> None:
     assert [int(v) for v in found.ids] == truth["customer_id"].to_pylist()
     assert set(found.contributors()) == {"bank+insurer+telco"}
     right = [a == b for a, b in zip(found.table()["class"].to_pylist(), truth["default"].to_pylist(), strict=True)]
-    assert sum(right) / len(right) > 0.76
+    assert sum(right) / len(right) > 0.68  # the classes count the same, so more of the rare one are guessed
     assert torch.allclose(found.probabilities.sum(1), torch.ones(len(right)), atol=1e-5)
 
 

@@ -35,7 +35,7 @@ def test_the_made_up_example(tmp_path: Path) -> None:
     everyone, two = (evaluate(run, some, truth)["test"] for some in (new, {k: new[k] for k in ("bank", "insurer")}))
     assert everyone["auc"] > 0.82
     assert 0.7 < two["auc"] < everyone["auc"]
-    assert everyone["accuracy"] > 0.75
+    assert everyone["balanced_accuracy"] > 0.7
 
 
 @pytest.mark.skipif(not CREDIT.is_file(), reason="Credit is not on this machine")
@@ -56,9 +56,9 @@ def test_credit_in_three_companies(tmp_path: Path) -> None:
     everyone = evaluate(run, new, truth)
     without_bank = evaluate(run, {k: new[k] for k in ("insurer", "telco")}, truth)
     assert everyone["rows"] == without_bank["rows"] == 800
-    # logistic regression on all columns of 200 pooled rows has accuracy 79.3 %, AUC 72.9 %
-    assert everyone["test"]["accuracy"] > 0.79
-    assert everyone["test"]["auc"] > 0.72
+    # logistic regression on all columns of these rows in one place has an AUC of 68.0 % here
+    assert everyone["test"]["auc"] > 0.69, everyone
+    assert everyone["test"]["balanced_accuracy"] > 0.61, everyone
     assert everyone["majority"]["accuracy"] == pytest.approx(0.78, abs=0.03)
     assert 0.6 < without_bank["test"]["auc"] < everyone["test"]["auc"]
     found = predict(run, {"telco": new["telco"]})

@@ -1,12 +1,17 @@
 """Training in one process: every method can be kept, guards stand at the border, the same seed gives the same run."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
+from protoevfl.data.features import Number, TableEncoder
+from protoevfl.data.ids import IdRules
 from protoevfl.method import Report
 from protoevfl.methods import METHODS
-from protoevfl.own.method_facts import CENTRAL
+from protoevfl.own.method_facts import CENTRAL, method_facts
 from protoevfl.own.stored_owner import StoredOwner
+from protoevfl.own.stored_party import StoredParty
 from protoevfl.own.train import Trained, majority, measure, rare_classes, train
 from protoevfl.presets import build
 from protoevfl.privacy.policy import PrivacySettings
@@ -24,8 +29,6 @@ SHORT = {
 
 
 def quick(name: str = "proto_evfl", privacy: PrivacySettings | None = None, **more: object) -> Trained:
-    from protoevfl.own.method_facts import method_facts
-
     known = method_facts(build(name, "default", "table"))["settings"]
     method = build(name, "default", "table", {k: v for k, v in {**SHORT, **more}.items() if k in known})
     tables = [tiny.column_table(party=m) for m in range(3)]
@@ -38,12 +41,10 @@ def kept(trained: Trained) -> StoredOwner:
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - set(CENTRAL)))
-def test_every_method_is_kept_and_predicts_with_any_subset(name: str, tmp_path: object) -> None:
-    from pathlib import Path
-
+def test_every_method_is_kept_and_predicts_with_any_subset(name: str, tmp_path: Path) -> None:
     trained = quick(name)
     owner = kept(trained)
-    folder = Path(str(tmp_path)) / "owner"
+    folder = tmp_path / "owner"
     owner.save(folder)
     again = StoredOwner.load(folder)
     everyone = again.subset(again.test, (0, 1, 2))
@@ -53,6 +54,21 @@ def test_every_method_is_kept_and_predicts_with_any_subset(name: str, tmp_path: 
         p = again.subset(again.test, some)
         assert p.shape == (tiny.QUERY, tiny.CLASSES)
         assert torch.allclose(p.sum(1), torch.ones(tiny.QUERY), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - set(CENTRAL)))
+def test_a_kept_party_embeds_as_the_trained_one(name: str, tmp_path: Path) -> None:
+    trained = quick(name)
+    for m, party in enumerate(trained.parties):
+        table = tiny.column_table(party=m)
+        encoder = TableEncoder([Number(f"c{i}", 0.0, 1.0, 0.0, None, False) for i in range(5)], {})
+        kept = StoredParty("p", m, ("id",), IdRules(), "refuse", encoder, trained.method, PrivacySettings(), "float32",
+                           party.state())  # fmt: skip
+        kept.save(tmp_path / f"{m}")
+        again = StoredParty.load(tmp_path / f"{m}")
+        if m in trained.query and (name != "local" or m == 0):
+            assert torch.allclose(again.embed([table.query]), trained.query[m], atol=1e-5)
+            assert torch.allclose(again.embed([table.query[:1], table.query[1:]]), trained.query[m], atol=1e-5)
 
 
 def test_reports_and_the_parties_own_epochs_are_heard() -> None:

@@ -20,7 +20,7 @@ class Ensemble(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         wide = x.repeat_interleave(self.models, 0)  # (G*models, B, ...)
         z: Tensor = self.net(wide)
-        return z.view(-1, self.models, *z.shape[1:]).movedim(1, 2).flatten(2)
+        return z.view(len(x), self.models, *z.shape[1:]).movedim(1, 2).flatten(2)
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
         return {"output": self(x)}

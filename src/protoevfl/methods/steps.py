@@ -47,8 +47,11 @@ def calibrate(net: nn.Module, rows: Tensor) -> nn.Module:
     """The network with its batch-norms' running figures set to those of these rows (G, n, ...), exactly.
 
     A short training leaves running averages half-way between their start and the last weights; on tables (15 steps) a
-    fifth of the start remains. `BatchNorm` moves its figures by a tenth of the batch's, hence the factor.
+    fifth of the start remains. `BatchNorm` moves its figures by a tenth of the batch's, hence the factor. A party that
+    is kept for prediction has no aligned rows any more: its figures stay as they were set.
     """
+    if not rows.shape[1]:
+        return net
     norms = [module for module in net.modules() if isinstance(module, BatchNorm)]
     for norm in norms:
         norm.get_buffer("mean").zero_()

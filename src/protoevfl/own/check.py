@@ -20,8 +20,9 @@ from protoevfl.data.ids import Ids
 from protoevfl.errors import UserError
 from protoevfl.own.estimate import Size, estimate
 from protoevfl.own.features import ImageEncoder, row_shape
-from protoevfl.own.method_facts import choose_method, method_facts, privacy_settings
+from protoevfl.own.method_facts import method_facts
 from protoevfl.own.prepare import check_labels, party_order, read_ids, read_labels, split_rows
+from protoevfl.own.simulate import method_and_privacy
 from protoevfl.run import choose_device
 
 FEW_ROWS, FEW_OF_CLASS, FEW_TEST = 100, 10, 50
@@ -80,10 +81,8 @@ def check(config: Config, with_estimate: bool = True) -> Report:
         except UserError as error:
             report.errors.append(str(error))
     _labels(config, files, ids, sizes, report)
-    kind = "images" if config.parties[0].image else "table"
     try:
-        privacy_settings(config.privacy)
-        method = choose_method(config.method.name, config.method.preset, kind, config.method.overrides, config.privacy)
+        method, _ = method_and_privacy(config)
     except UserError as error:
         report.errors.append(str(error))
         return report
@@ -196,8 +195,6 @@ def _labels(
     for name, size in sizes.items():
         pool = min(config.pool, size.pool - len(parts.train) - len(parts.kept_aside))
         sizes[name] = replace(size, pool=max(0, pool), aligned=len(parts.train), query=len(parts.kept_aside))
-    if len({len(size.shape) for size in sizes.values()}) > 1:
-        report.errors.append("some parties hold images and others columns; a run needs one kind")
 
 
 def _about_common(report: Report, test: int) -> None:

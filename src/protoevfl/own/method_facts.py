@@ -1,15 +1,17 @@
 """A method and its privacy settings as plain JSON values, so that a kept run does not depend on later presets."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
 from protoevfl.config import PrivacyConfig
 from protoevfl.errors import UserError
+from protoevfl.guarded import privacy_of
 from protoevfl.method import Method
 from protoevfl.presets import build
 from protoevfl.privacy.policy import PrivacySettings, settings_from
 
+LEAST_OF_CLASS = 5  # rows under which a class is not shown to other parties
 ONE_WAY = ("local", "ss_vfl_i")  # nothing derived from labels leaves the owner, whatever the settings
 CENTRAL = ("upper_bound",)  # needs all columns in one place: no federated run
 
@@ -23,26 +25,54 @@ def method_from(facts: Mapping[str, Any]) -> Method:
     return build(facts["name"], "default", "table", facts["settings"])
 
 
+def kind_of(kinds: Iterable[str]) -> str:
+    """The kind of a run from those of its parties: "table", "images", or "mixed"."""
+    found = set(kinds)
+    return found.pop() if len(found) == 1 else "mixed"
+
+
 def choose_method(
     name: str, preset: str, kind: str, overrides: Mapping[str, Any], privacy: PrivacyConfig | None = None
 ) -> Method:
-    """The method for tables ("table") or images ("images"); in one-way mode without its label-derived rounds."""
+    """The method for a kind of data; in one-way mode without the rounds that are made of labels."""
     if name in CENTRAL:
         raise UserError(f"{name} needs all columns in one place, which separate files do not give; use another method")
-    method = build(name, preset, kind, overrides)
+    given = dict(overrides)
+    if kind == "mixed":
+        given = {**_equal_widths(name, preset, overrides), **given}
+    method = build(name, preset, _presets_of(kind), given)
     if privacy is None or privacy.preset != "one_way" or name in ONE_WAY:
         return method
     rounds = next((f for f in method_facts(method)["settings"] if f in ("rounds", "rounds.count")), None)
     if rounds is None:
         raise UserError(f'{name} sends what it derives from labels; [privacy] preset = "one_way" needs proto_evfl')
-    return build(name, preset, kind, {**overrides, rounds: 0})
+    return build(name, preset, _presets_of(kind), {**given, rounds: 0})
 
 
-def privacy_settings(privacy: PrivacyConfig) -> PrivacySettings:
-    """The preset's defences with the configuration's own values on top: the default shows no class of under 5 rows."""
-    base: dict[str, Any] = {"delta": privacy.delta}
-    if privacy.preset == "default":
-        base["min_class_count"] = 5
+def _presets_of(kind: str) -> str:
+    return "images" if kind == "images" else "table"
+
+
+def _equal_widths(name: str, preset: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Parties of columns and of images must send embeddings of one width: the output layer, of the method's width."""
+    settings = method_facts(build(name, preset, "table", overrides))["settings"]
+    if not {"width", "layers"} <= set(settings):
+        raise UserError(
+            f"some parties hold images and others columns, whose embeddings differ under {name}; use proto_evfl"
+        )
+    return {"layers": ["output"]}
+
+
+def privacy_settings(
+    privacy: PrivacyConfig, method: str = "", preset: str = "default", kind: str = "table",
+    overrides: Mapping[str, Any] | None = None,
+) -> PrivacySettings:  # fmt: skip
+    """Defences of the method's preset, no class of under 5 rows shown, and the configuration's own values on top; the
+    preset "none" starts from nothing."""
+    base: dict[str, Any] = {}
+    if privacy.preset != "none":
+        own = privacy_of(method, preset, _presets_of(kind), overrides or {}) if method else PrivacySettings()
+        base = {**asdict(own), "min_class_count": max(own.min_class_count, LEAST_OF_CLASS)}
     given = {
         "clip": privacy.clip,
         "prototype_noise": privacy.prototype_noise,
@@ -50,6 +80,7 @@ def privacy_settings(privacy: PrivacyConfig) -> PrivacySettings:
         "label_epsilon": privacy.label_epsilon,
         "min_class_count": privacy.minimum_class_rows,
         "epsilon": privacy.epsilon_budget,
+        "delta": privacy.delta,
     }
     return settings_from({**base, **{name: value for name, value in given.items() if value is not None}})
 

@@ -24,6 +24,7 @@ from protoevfl.data.labels import encode_labels
 from protoevfl.data.table import PartyTable
 from protoevfl.errors import UserError
 from protoevfl.own.features import Encoder, encode_rows, fit_encoder, row_shape
+from protoevfl.own.method_facts import kind_of
 
 CELLS = 1 << 28  # most numbers of a party's unaligned rows that are held: 1 GiB
 Places = NDArray[np.int64]
@@ -65,7 +66,6 @@ class Prepared:
     labels: Tensor  # (N_a,) of the training rows
     test_labels: Tensor
     validation_labels: Tensor
-    kind: str  # "table" or "images"
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -79,6 +79,11 @@ def party_order(config: Config) -> list[str]:
     """The label party first, the others as they are listed."""
     names = [p.name for p in config.parties]
     return [config.label.party, *(name for name in names if name != config.label.party)]
+
+
+def kind_of_run(config: Config) -> str:
+    """ "table", "images" or "mixed"."""
+    return kind_of("images" if p.image else "table" for p in config.parties)
 
 
 def read_ids(file: PartyFile, rules: IdRules, on_bad: str) -> Ids:
@@ -151,11 +156,8 @@ def prepare(config: Config, progress: Progress | None = None) -> Prepared:
         say("encoding columns", i, len(names))
         total = ids[name].counts.input
         parties.append(prepare_party(files[name], aligned[name], parts, total, config.pool, config.seed, notes))
-    kinds = {"images" if p.file.config.image else "table" for p in parties}
-    if len(kinds) > 1:
-        raise UserError("some parties hold images and others columns; a run needs one kind, whose embeddings are alike")
     train, test, validation = (torch.from_numpy(labels[p]) for p in (parts.train, parts.test, parts.validation))
-    return Prepared(tuple(parties), classes, train, test, validation, kinds.pop(), notes)
+    return Prepared(tuple(parties), classes, train, test, validation, notes)
 
 
 def check_labels(labels: NDArray[np.int64], parts: Parts, classes: tuple[str, ...], config: Config) -> list[str]:

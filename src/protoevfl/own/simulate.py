@@ -11,14 +11,15 @@ from protoevfl.config import Config, resolve
 from protoevfl.core import metrics
 from protoevfl.data.align import align
 from protoevfl.data.alignment import Alignment
-from protoevfl.method import Report
+from protoevfl.method import Method, Report
 from protoevfl.own import folders
 from protoevfl.own.method_facts import choose_method, method_facts, privacy_settings
-from protoevfl.own.prepare import OneParty, Prepared, alignment_folder, party_order, prepare, read_ids
+from protoevfl.own.prepare import OneParty, Prepared, alignment_folder, kind_of_run, party_order, prepare, read_ids
 from protoevfl.own.run_dir import MANIFEST, write_run
 from protoevfl.own.stored_owner import StoredOwner
 from protoevfl.own.stored_party import StoredParty
 from protoevfl.own.train import Progress, Trained, train
+from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.run import choose_device
 
 
@@ -47,9 +48,8 @@ def train_files(
     """Train on the files of a configuration and write the run directory; returns the owner with its metrics."""
     out = out or config.output
     folders.check_free(out, overwrite, MANIFEST)
-    kind = "images" if config.parties[0].image else "table"
-    method = choose_method(config.method.name, config.method.preset, kind, config.method.overrides, config.privacy)
-    privacy, device = privacy_settings(config.privacy), choose_device(config.device)
+    method, privacy = method_and_privacy(config)
+    device = choose_device(config.device)
     world = prepare(config, progress)
     for note in world.notes:
         say(note)
@@ -65,6 +65,13 @@ def train_files(
     parties = [stored_party(trained, m, part, config) for m, part in enumerate(world.parties)]
     write_run(out, parties, owner, {"method": method_facts(method), "privacy": asdict(privacy), "seed": config.seed})
     return owner
+
+
+def method_and_privacy(config: Config) -> tuple[Method, PrivacySettings]:
+    """What a configuration asks for, checked."""
+    wanted, kind = config.method, kind_of_run(config)
+    method = choose_method(wanted.name, wanted.preset, kind, wanted.overrides, config.privacy)
+    return method, privacy_settings(config.privacy, wanted.name, wanted.preset, kind, wanted.overrides)
 
 
 def stored_party(trained: Trained, index: int, part: OneParty, config: Config) -> StoredParty:

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from protoevfl.core import random as rnd
 from protoevfl.drive import Address, finish
 from protoevfl.messages import Embeddings, Message
 from protoevfl.method import Method
@@ -49,6 +48,8 @@ class StoredOwner:
     test: TestRows
     metrics: dict[str, Any]
     unseen: tuple[int, ...] = ()
+    rare: tuple[int, ...] = ()
+    key: int = 0  # of random draws, where a method makes some to predict
 
     def probabilities(self, embeddings: Mapping[int, Tensor], present: Tensor) -> Tensor:
         """(n, Z) from embeddings (n, d) by party number; present (M, n) says which lines of them are real."""
@@ -74,8 +75,8 @@ class StoredOwner:
 
     def _owner(self) -> LabelOwner:
         return LabelOwner(
-            self.labels, len(self.classes), tuple(range(len(self.parties))), rnd.key("prediction"),
-            self.unseen, head=self.head, memory=dict(self.memory),
+            self.labels, len(self.classes), tuple(range(len(self.parties))), self.key, unseen=self.unseen,
+            rare=self.rare, head=self.head, memory=dict(self.memory),
         )  # fmt: skip
 
     def _guard(self) -> OwnerGuard:
@@ -93,6 +94,8 @@ class StoredOwner:
             "parties": list(self.parties),
             "classes": list(self.classes),
             "unseen": list(self.unseen),
+            "rare": list(self.rare),
+            "key": self.key,
             "label_column": self.label_column,
             "method": method_facts(self.method),
             "privacy": asdict(self.privacy),
@@ -118,6 +121,8 @@ class StoredOwner:
                 test=TestRows({int(m): f for m, f in _under("party.", test).items()}, test["labels"]),
                 metrics=folders.read_json(folder / "metrics.json"),
                 unseen=tuple(facts["unseen"]),
+                rare=tuple(facts["rare"]),
+                key=facts["key"],
             )
 
 

@@ -18,18 +18,16 @@ from torch import Tensor
 from protoevfl.core import metrics
 from protoevfl.core import random as rnd
 from protoevfl.data.table import PartyTable
-from protoevfl.drive import Address, drive
+from protoevfl.drive import drive
 from protoevfl.engines.in_process import InProcess
-from protoevfl.engines.wrappers import Defended, Leaving, Metered
 from protoevfl.errors import UserError
+from protoevfl.guarded import defend
 from protoevfl.messages import Embed, Message, values
 from protoevfl.method import Method, Report
 from protoevfl.own.stored_owner import StoredOwner, TestRows
 from protoevfl.owner import LabelOwner
 from protoevfl.party import Party
-from protoevfl.privacy.defences.noise import SeededNoise
-from protoevfl.privacy.ledger import Ledger
-from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings
+from protoevfl.privacy.policy import PrivacySettings
 
 Watch = Callable[[Report], None]
 Progress = Callable[[str, int, int], None]  # (what, done, total)
@@ -59,8 +57,8 @@ class Trained:
         stored = StoredOwner(
             parties=tuple(names), classes=tuple(classes), label_column=label_column, labels=self.owner.labels.cpu(),
             method=self.method, privacy=self.privacy, head=self.owner.head.cpu(),
-            memory={n: t.detach().cpu() for n, t in self.owner.memory.items()}, test=rows, metrics={},
-            unseen=self.owner.unseen,
+            memory={n: t.detach().cpu() for n, t in self.owner.memory.items() if not n.startswith("guard.")}, test=rows,
+            metrics={}, unseen=self.owner.unseen, rare=self.owner.rare, key=self.owner.key,
         )  # fmt: skip
         stored.metrics.update(measure(stored, rows), **self.cost, history=self.history, **facts)
         return stored
@@ -85,24 +83,20 @@ def train(
         Party(method, t, rnd.key(seed, "party", m), device, _named(progress, t.name)) for m, t in enumerate(tables)
     ]
     owner = LabelOwner(
-        labels.to(device), classes, tuple(range(len(tables))), rnd.key(seed, "owner"), unseen,
-        rare_classes(labels, classes),
+        labels.to(device), classes, tuple(range(len(tables))), rnd.key(seed, "owner"), unseen=unseen,
+        rare=rare_classes(labels, classes),
     )  # fmt: skip
-    metered = Metered(
-        Leaving(InProcess({(0, m): p for m, p in enumerate(parties)}), party_guards(privacy, seed, len(tables)))
-    )
-    ledger = Ledger(privacy.epsilon, privacy.delta)
-    guard = OwnerGuard(privacy, owner.labels, classes, SeededNoise(rnd.key(seed, "guard")), ledger)
-    engine = Defended(metered, {0: guard})
+    engine = InProcess({(0, m): p for m, p in enumerate(parties)})
+    metered, border, (ledger,) = defend(engine, [owner], [seed], privacy)
     start, history = time.perf_counter(), list[dict[str, Any]]()
-    for _, report in drive([method.train(owner)], engine):
+    for _, report in drive([method.train(owner)], border):
         history.append({"phase": report.phase, "step": report.step, "steps": report.steps, **_plain(report)})
         if watch is not None:
             watch(report)
     cost = {"seconds": time.perf_counter() - start, "bytes": metered.ledger(0), "rounds": metered.rounds[0]}
     if ledger.entries:
         cost["epsilon"] = {str(m): ledger.epsilon(m, "down") for m in range(1, len(tables))}
-    replies = engine.exchange({(0, m): Embed("query") for m in owner.parties})
+    replies = border.exchange({(0, m): Embed("query") for m in owner.parties})
     query = {m: _embeddings(replies[0, m]).cpu() for m in owner.parties}
     return Trained(method, parties, owner, privacy, query, cost, history)
 
@@ -135,12 +129,6 @@ def rare_classes(labels: Tensor, classes: int) -> tuple[int, ...]:
     counts = torch.bincount(labels, minlength=classes)
     few = (counts > 0) & (counts < FEW) & (counts < len(labels) / classes / 4)
     return tuple(few.nonzero()[:, 0].tolist())
-
-
-def party_guards(privacy: PrivacySettings, seed: int, parties: int) -> Callable[[Address, Message], Message]:
-    """What each party does to a reply before it leaves; the label party's own replies do not leave."""
-    guards = {m: PartyGuard(privacy, m, SeededNoise(rnd.key(seed, "guard", m))) for m in range(1, parties)}
-    return lambda address, reply: guards[address[1]].up(reply) if address[1] in guards else reply
 
 
 def _named(progress: Progress | None, name: str) -> Progress:
