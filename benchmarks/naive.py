@@ -1,0 +1,128 @@
+"""(e) The common practice to compare with: a DataLoader for each party, rows augmented one by one.
+
+Every party has a plain LeNet of torch.nn and a `DataLoader` (shuffled, default collate) over a Dataset that returns two
+random views of a row; parties train one after the other. Model, batch, optimiser, loss and the changes a view makes are
+those of our warm-up; only how it is carried out differs.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from machine import Line, clock, party, table
+from protoevfl.core import random as rnd
+from protoevfl.core.augment import DEFAULT_VIEWS as V
+from protoevfl.core.losses import nt_xent
+from protoevfl.data import sources
+from protoevfl.data.table import PartyTable
+from protoevfl.engines.in_process import InProcess
+from protoevfl.engines.stacked import Stacked
+from protoevfl.messages import WarmUp
+from protoevfl.method import Method
+from protoevfl.party import Party
+from protoevfl.presets import build
+from protoevfl.run import RunConfig, prepare
+
+STRENGTH, TEMPERATURE = 0.6, 0.2
+
+
+class Views(Dataset[tuple[Tensor, Tensor]]):
+    """Two random views of each row (c, H, W) of bytes."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        x = self.rows[index].float() / 255
+        return view(x), view(x)
+
+
+def view(x: Tensor) -> Tensor:
+    """One random view of x (c, H, W): affine map, brightness, noise, an erased rectangle; as core/augment.py."""
+    _, height, width = x.shape
+    u = torch.rand(9).tolist()
+    scale, angle, right, down, bright = ((2 * v - 1) * STRENGTH for v in u[:5])
+    turn, grown = torch.tensor(V.angle * angle), 1 + V.scale * scale
+    a, b = float(grown * turn.cos()), float(grown * turn.sin())
+    theta = torch.tensor([[[a, -b, V.shift * right], [b, a, V.shift * down]]])
+    grid = F.affine_grid(theta, [1, *x.shape], align_corners=False)
+    y = F.grid_sample(x[None], grid, align_corners=False)[0]
+    y = y * (1 + V.brightness * bright) + V.noise * STRENGTH * torch.randn_like(y)
+    tall, wide = (2 + int(u[i] * (min(V.erase, size // 2) - 1)) for i, size in ((5, height), (6, width)))
+    top, left = int(u[7] * (height - tall + 1)), int(u[8] * (width - wide + 1))
+    y[:, top : top + tall, left : left + wide] = 0
+    return y
+
+
+def lenet(channels: int, side: int, width: int = 84) -> nn.Module:
+    """The warm-up's LeNet-5 with batch-norm, of torch's own layers."""
+    flat = 16 * (side // 2 // 2) ** 2
+    return nn.Sequential(
+        nn.Conv2d(channels, 6, 5, padding=2, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5, padding=2, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(flat, 120, bias=False), nn.BatchNorm1d(120), nn.ReLU(),
+        nn.Linear(120, width, bias=False), nn.BatchNorm1d(width, affine=False),
+    )  # fmt: skip
+
+
+def epoch(rows: Tensor, batch: int, workers: int) -> float:
+    """One epoch of one party; returns its mean loss."""
+    net = lenet(rows.shape[1], rows.shape[2]).train()
+    tool = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=1e-4)
+    loader = DataLoader(Views(rows), batch_size=batch, shuffle=True, drop_last=True, num_workers=workers)
+    total = 0.0
+    for first, second in loader:
+        z1, z2 = net(torch.cat([first, second])).chunk(2)
+        loss = nt_xent(z1, z2, TEMPERATURE)
+        tool.zero_grad()
+        loss.backward()
+        tool.step()
+        total += loss.item()
+    return total / max(1, len(loader))
+
+
+def tables_of(rows: int) -> list[PartyTable]:
+    """Four parties of Fashion-MNIST with 7,000 rows (pool and aligned), or made-up ones of the same shape."""
+    if sources.available("fashion_mnist"):
+        world = prepare(RunConfig(dataset="fashion_mnist", aligned=200, pool=rows - 200), 0, "cpu")
+        return world.tables
+    return [party("images", m, rows - 200, 200) for m in range(4)]
+
+
+def ours(method: Method, tables: Sequence[PartyTable], kind: str, device: str) -> Stacked | InProcess:
+    """The engine under test, parties fresh."""
+    keys = {(0, m): rnd.key(0, "party", m) for m in range(len(tables))}
+    named = {(0, m): t for m, t in enumerate(tables)}
+    if kind == "stacked":
+        return Stacked(method, named, keys, device)
+    return InProcess({a: Party(method, named[a], keys[a], device) for a in named})
+
+
+def measure(device: str, rows: int = 7_000, batch: int = 256, workers: Sequence[int] = (0, 2)) -> Iterator[Line]:
+    """Seconds of one warm-up epoch of four parties: our engines, then the DataLoaders."""
+    tables = tables_of(rows)
+    settings = {"warm.epochs": 1, "warm.batch": batch, "rounds.count": 0, "layers": ["output"]}
+    method = build("proto_evfl", dataset="fashion_mnist", overrides=settings)
+    facts = {"bench": "naive", "parties": len(tables), "rows": rows, "batch": batch}
+    for kind in ("stacked", "loop"):
+        engine = ours(method, tables, kind, device)
+        engine.exchange({(0, m): WarmUp() for m in range(len(tables))})  # start-up apart, for us and for them
+        seconds = clock(lambda e=engine: e.exchange({(0, m): WarmUp() for m in range(len(tables))}), device, 2)
+        yield {**facts, "how": kind, "seconds": seconds}
+    own = [torch.cat([t.pool, t.aligned]) for t in tables]
+    epoch(own[0][: 2 * batch], batch, 0)
+    for count in workers:
+        seconds = clock(lambda w=count: [epoch(x, batch, w) for x in own], repeat=2)
+        yield {**facts, "how": f"DataLoader, {count} workers", "seconds": seconds}
+
+
+def render(lines: Sequence[Line]) -> str:
+    best = min(x["seconds"] for x in lines if x["how"] in ("stacked", "loop"))
+    cells = [[x["how"], f"{x['seconds']:.2f}", f"{x['seconds'] / best:.1f}"] for x in lines]
+    return table(["one warm-up epoch", "seconds", "times our faster engine"], cells)
