@@ -184,7 +184,8 @@ class ProtoEVFL:
         ranks = metrics.effective_rank(out) if bool(out.isfinite().all()) else torch.zeros(len(out))
         guess = (transport.cosine(out, mu) - 9.0 * (shown[:, None] == 0)).argmax(-1)
         for m in range(len(f)):
-            if ranks[m] < 2 or (shown[m].sum() > 1 and len(set(guess[m].tolist())) < 2):
+            one_class = shown[m].sum() > 1 and len(set(guess[m].tolist())) < 2
+            if ranks[m] < 2 or (one_class and ranks[m] < 5):  # few rows alone may give one class at a healthy rank
                 raise UserError(
                     f"the embeddings of party {m} have collapsed (effective rank {float(ranks[m]):.1f}, "
                     f"{len(set(guess[m].tolist()))} class(es) by prototype); lower rounds.weight or rounds.lr, "
