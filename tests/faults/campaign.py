@@ -110,9 +110,10 @@ def _finish(federation: Federation, running: object, kind: str, what: str, start
         running.done(spec.deadline_s + spec.wait_s + 120)
         good = same(federation, spec)
         detail = "same result, bit for bit" if good else "another result"
+    except TimeoutError as error:  # beyond the deadline: a failure, even if it can be resumed
+        good, detail = False, f"{error}; resume: {_resume(federation, spec.run) and same(federation, spec)}"
     except Exception as error:
-        resumed = _resume(federation, spec.run)
-        good = resumed and same(federation, spec)
+        good = _resume(federation, spec.run) and same(federation, spec)
         detail = f"{type(error).__name__}: {error} -> resume: {'same result' if good else 'failed'}"
     seconds = time.monotonic() - start
     time.sleep(3)

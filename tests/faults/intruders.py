@@ -101,14 +101,18 @@ def wrong_authority(federation: Federation) -> str:
 
 def expired(federation: Federation) -> str:
     """A certificate that ran out yesterday: refused by its own kit's check, and by the hub where that is left out."""
+    processes.stop(federation.kit("shop"), seconds=0.5)
     folder = _copy(federation, "shop")
-    _reissue(federation, folder, "shop", datetime.now(UTC) - timedelta(days=1))
+    _reissue(federation, folder, datetime.now(UTC) + timedelta(days=1))
+    if refused := _join(folder, 60.0):
+        raise AssertionError(f"control: a certificate made the same way, valid until tomorrow, was refused: {refused}")
+    _reissue(federation, folder, datetime.now(UTC) - timedelta(days=1))
     own = _join(folder)
     skipped = _join_unchecked(folder)
-    return f"{own} | without that check: {skipped}" if own and skipped else ""
+    return f"{own} | without that check: {skipped}" if "expired" in own and skipped else ""
 
 
-def _reissue(federation: Federation, folder: Path, name: str, until: datetime) -> None:
+def _reissue(federation: Federation, folder: Path, until: datetime) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
@@ -183,7 +187,10 @@ def job_with_other_class(federation: Federation) -> str:
     """A job without code that names a class which is not on the list."""
     federation.up()
     marker = federation.folder / "ran2"
-    return _submit_strange(federation, marker, "subprocess.Popen", {"args": ["touch", str(marker)]}, {})
+    refused = _submit_strange(federation, marker, "subprocess.Popen", {"args": ["touch", str(marker)]}, {})
+    named = "'subprocess.Popen'" in processes.logs(federation.kit("shop"), 400)
+    listed = "not in allow_list" in processes.logs(federation.kit("shop"), 400)
+    return f"{refused} (shop: Popen is not in allow_list)" if refused and named and listed else ""
 
 
 def _submit_strange(federation: Federation, marker: Path, path: str, arguments: Any, code: dict[str, str]) -> str:

@@ -21,6 +21,7 @@ from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
 
 POLL_S = 1.0
+LATE_S = 30.0  # by then every party that answers has started its process
 FINAL = ("FINISHED", "ABANDONED", "FAILED")
 Say = Callable[[str], None]
 
@@ -142,6 +143,7 @@ class _Supervisor:
 
     def _watch(self, hub: nvflare.Session, job: str) -> tuple[str, str]:
         seen, shown, gone = hub.seen(), -1, list[str]()
+        roll = _Roll(self._present())
         while True:
             state = hub.state(job)
             status = read_status(self.kit, self.spec.run)
@@ -151,8 +153,9 @@ class _Supervisor:
                 self.say(f"round {shown}")
             if state.startswith(FINAL):
                 return state, self._blame(hub, job, state, gone)
-            if begun and status.get("state") == "running" and not gone:
-                gone = [n for n, there in hub.working(job).items() if there is False and n in self._present()]
+            finished = begun and status.get("state") != "running"
+            if state == "RUNNING" and not finished and not gone:
+                gone = roll.gone(hub.working(job), begun)
                 if gone:  # the hub does not notice when a party's main process was restarted
                     hub.abort(job)
             if self.absent and self._returned(hub.seen(), seen):
@@ -175,6 +178,22 @@ class _Supervisor:
         if self.spec.on_party_loss == "skip":
             self.absent |= set(names) - {self.spec.active}
         return f"{state}: {'; '.join(failed)}" if failed else state
+
+
+@dataclass
+class _Roll:
+    """Who has a process for the job. A party that had one, or should have one by now, and has none is gone."""
+
+    present: list[str]
+
+    def __post_init__(self) -> None:
+        self.known: set[str] = set()
+        self.since = time.monotonic()
+
+    def gone(self, working: dict[str, bool | None], begun: bool) -> list[str]:
+        self.known |= {n for n, there in working.items() if there}
+        late = begun or time.monotonic() - self.since > LATE_S
+        return [n for n in self.present if working.get(n) is False and (late or n in self.known)]
 
 
 @dataclass

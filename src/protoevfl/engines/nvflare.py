@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 HUB = "server"  # the hub's name in every NVFlare job
 RUNTIME = ("nvflare.collab.runtime.controller.CollabController", "nvflare.collab.runtime.executor.CollabExecutor")
 SYNC_S = 300  # for every party's job process to load
+_SWITCHES = threading.RLock()
 LONGEST_S = 30 * 24 * 3600.0  # one job
 
 
@@ -202,13 +204,15 @@ def session(user: str, kit: Path, seconds: float = 15.0) -> Iterator[Session]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        logging.disable(before)
+    """Without NVFlare's prints and tracebacks. Both switches are the whole process's: one thread at a time."""
+    with _SWITCHES:
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                yield
+        finally:
+            logging.disable(before)
 
 
 # ---------------------------------------------------------------- kits
