@@ -39,9 +39,11 @@ PARTY = """\
 # This party's own data. Nothing in this file is ever sent anywhere.
 file = "{name}.parquet"         # CSV or Parquet, relative to this folder
 id = "customer_id"              # column of the shared id
+# predict_file = "new.parquet"  # new rows, for `protoevfl deploy predict`
+# exclude = ["name"]            # columns that are not used; also features, categorical, numeric, casefold, minimum
 """
 ACTIVE = """\
-label = "label"                 # column of the label; only the active party has it
+label = "label"                 # column of the label, active party only; rows without a label are predicted
 """
 
 
