@@ -27,7 +27,7 @@ test: install
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 # Time and memory on this machine; the results with their machine are in docs/performance.md.
 bench: install
