@@ -6,6 +6,7 @@ those of our warm-up; only how it is carried out differs.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -110,16 +111,20 @@ def measure(device: str, rows: int = 7_000, batch: int = 256, workers: Sequence[
     settings = {"warm.epochs": 1, "warm.batch": batch, "rounds.count": 0, "layers": ["output"]}
     method = build("proto_evfl", dataset="fashion_mnist", overrides=settings)
     facts = {"bench": "naive", "parties": len(tables), "rows": rows, "batch": batch}
+    asked = {(0, m): WarmUp() for m in range(len(tables))}
     for kind in ("stacked", "loop"):
         engine = ours(method, tables, kind, device)
-        engine.exchange({(0, m): WarmUp() for m in range(len(tables))})  # start-up apart, for us and for them
-        seconds = clock(lambda e=engine: e.exchange({(0, m): WarmUp() for m in range(len(tables))}), device, 2)
+        engine.exchange(asked)  # start-up apart, for us and for them
+        seconds = clock(partial(engine.exchange, asked), "cuda" if device == "cuda" else "wall", 2)
         yield {**facts, "how": kind, "seconds": seconds}
     own = [torch.cat([t.pool, t.aligned]) for t in tables]
     epoch(own[0][: 2 * batch], batch, 0)
+    threads = torch.get_num_threads()
     for count in workers:
-        seconds = clock(lambda w=count: [epoch(x, batch, w) for x in own], repeat=2)
+        torch.set_num_threads(threads if not count else 1)  # with workers more threads only get in their way
+        seconds = clock(lambda w=count: [epoch(x, batch, w) for x in own], "wall", 2)
         yield {**facts, "how": f"DataLoader, {count} workers", "seconds": seconds}
+    torch.set_num_threads(threads)
 
 
 def render(lines: Sequence[Line]) -> str:
