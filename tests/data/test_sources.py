@@ -106,7 +106,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         sources.load("adult", root=tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"", b"text", gzip.compress(b"x" * 99)[:-9]])
+@pytest.mark.parametrize("content", [b"", b"text", gzip.compress(b"x" * 99)[:-9]], ids=["empty", "text", "cut gzip"])
 def test_unreadable_files_are_named(tmp_path: Path, content: bytes) -> None:
     for name, file in (
         ("fashion_mnist", "train-images-idx3-ubyte.gz"),
