@@ -57,7 +57,7 @@ def test_packing_does_not_matter_only_the_content(empty: Path) -> None:
     assert gzip.decompress(fetch.obtain(remote(source)).read_bytes()) == CONTENT
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b"other"), b"not gzip", b""])
+@pytest.mark.parametrize("content", [gzip.compress(b"other"), b"not gzip", b""], ids=["other", "not gzip", "empty"])
 def test_wrong_download_is_refused_and_leaves_nothing(empty: Path, content: bytes) -> None:
     source = empty / "server.gz"
     source.write_bytes(content)
