@@ -23,8 +23,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from protoevfl.audit.figures import cases, inversion, utility
-from protoevfl.audit.record import Recording, Warm, noise_of, privacy_of, record
+from protoevfl.audit.record import Recording, Warm, privacy_of, record
 from protoevfl.cli_values import settings_for, whole_numbers
+from protoevfl.guarded import noise_of
 from protoevfl.messages import Message, to
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.protocol import Case, investigate, malicious

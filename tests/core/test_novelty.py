@@ -1,4 +1,4 @@
-"""Novelty: against slow loops, invariances, q-values, clusters, mixtures."""
+"""Novelty: against slow loops, invariances, memberships, clusters, mixtures."""
 
 import torch
 import torch.nn.functional as F
@@ -60,12 +60,11 @@ def test_members_found_alone_and_stacked_agree() -> None:
         torch.testing.assert_close(both.pool[g : g + 1], alone.pool, atol=1e-3, rtol=1e-3)
 
 
-def test_q_values_are_rates_that_fall_with_the_score() -> None:
+def test_memberships_are_shares_that_rise_with_the_score() -> None:
     found = novelty.novelty(POOL, ALIGNED, KEYS, groups=1)
-    q = 1 - found.weights
-    assert ((q >= 0) & (q <= 1)).all()
-    order = found.pool.argsort(1)
-    assert (q.gather(1, order).diff(dim=1) <= 1e-6).all()
+    weight = novelty.members(found)
+    assert ((weight >= 0) & (weight <= 1)).all()
+    assert (weight.gather(1, found.pool.argsort(1)).diff(dim=1) >= 0).all()
 
 
 def test_clusters_find_separated_groups() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from protoevfl.audit.record import Recording, noise_of
+from protoevfl.audit.record import Recording
+from protoevfl.guarded import noise_of
 from protoevfl.messages import Embeddings, Learned
 from protoevfl.presets import build
 from protoevfl.privacy.attacks.inversion import invert

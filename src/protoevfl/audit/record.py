@@ -7,16 +7,15 @@ from typing import Any
 from torch import Tensor
 
 from protoevfl.core import metrics
-from protoevfl.core import random as rnd
 from protoevfl.core.transport import cosine
 from protoevfl.drive import Address, drive
 from protoevfl.engines.stacked import Stacked
 from protoevfl.engines.wrappers import Defended, Leaving, Metered, Recorded
+from protoevfl.guarded import noise_of
 from protoevfl.messages import Learn, Message, WarmUp
 from protoevfl.models import embed
 from protoevfl.party import Cohort
 from protoevfl.presets import build, settings
-from protoevfl.privacy.defences.noise import SeededNoise
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, split_overrides
 from protoevfl.privacy.protocol import shuffled
@@ -140,11 +139,6 @@ class _Once:
 
 def _extractor(cohort: Cohort) -> dict[str, Tensor]:
     return {name: t.clone() for name, t in cohort.state().items() if name.startswith("net.")}
-
-
-def noise_of(seed: int) -> SeededNoise:
-    """The simulated noise of a run."""
-    return SeededNoise(rnd.key(seed, "defence"))
 
 
 def _measured(method: Any, worlds: Sequence[World], engine: Any) -> list[dict[str, Any]]:

@@ -5,9 +5,8 @@ A class nobody labelled is absent from the aligned rows by definition, so its po
     d_i   mean cosine distance of pool row i to its 3 nearest aligned rows
     S_i   mean of d over row i and its k nearest pool rows;  A_j  the same for aligned row j, j itself left out
     both  minus the (shrunk) mean of A in the row's group, standardised by A, plus the same of a cross-fitted logistic
-          score "pool or aligned?"; groups are clusters of the pool, or classes where prototypes are known
-    q_i   = min over t <= S_i of [share of A >= t + 1/(n+1)] / [share of S >= t], at most 1    (a false discovery rate)
-    w_i   = 1 - q_i    the novelty weight: no share of the pool has to be guessed
+          score "pool or aligned?"; groups are clusters of the pool
+    w_i   = sigmoid(2 (S_i - 3))    membership: beyond 3 standard deviations of A; no share of the pool is guessed
 
 All tensors carry leading group axes (G, ...); f are embeddings (G, n, d).
 """
@@ -26,11 +25,10 @@ NEAREST, SHRINK, FOLDS, SCALE = 3, 5.0, 3, 6.0
 
 @dataclass(frozen=True)
 class Novelty:
-    """Scores of pool rows (G, n) and aligned rows (G, N), novelty weights of the pool rows (G, n)."""
+    """Scores of pool rows (G, n) and aligned rows (G, N), in standard deviations of the latter."""
 
     pool: Tensor
     aligned: Tensor
-    weights: Tensor
 
 
 def neighbours(x: Tensor, of: Tensor, k: int, itself: bool, chunk: int = 512) -> Tensor:
@@ -114,27 +112,6 @@ def standardise(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     return (s - middle) / spread, (a - middle) / spread
 
 
-def q_values(s: Tensor, a: Tensor, weight: Tensor) -> Tensor:
-    """False discovery rate of "novel" at each pool row (G, n); the bulks of S and A are matched first."""
-    s, a = _bulk(s), _bulk(a)
-    order = s.argsort(dim=1, descending=True)
-    top = s.gather(1, order)  # (G, n) descending
-    n, count = s.shape[1], a.shape[1]
-    share_u = torch.arange(1, n + 1, device=s.device) / n
-    asc, place = a.sort(1)
-    mass = weight.gather(1, place)
-    mass = mass / mass.sum(1, keepdim=True)
-    above = torch.cat([mass.flip(1).cumsum(1).flip(1), torch.zeros_like(mass[:, :1])], 1)  # mass of A at or above
-    share_a = above.gather(1, torch.searchsorted(asc, top)) + 1 / (count + 1)
-    q = (share_a / share_u).clamp(max=1).flip(1).cummin(1).values.flip(1)
-    return torch.empty_like(s).scatter_(1, order, q)
-
-
-def _bulk(x: Tensor) -> Tensor:
-    middle = x.median(1, keepdim=True).values
-    return (x - middle) / (middle - x.quantile(0.1, dim=1, keepdim=True)).clamp(min=1e-6)
-
-
 def clusters(x: Tensor, k: int, keys: Tensor, weight: Tensor | None = None, steps: int = 20) -> tuple[Tensor, Tensor]:
     """Spherical k-means of unit rows x (G, n, d) -> labels (G, n), centres (G, k, d); seeded by spread-out rows."""
     g, n, _ = x.shape
@@ -154,9 +131,7 @@ def clusters(x: Tensor, k: int, keys: Tensor, weight: Tensor | None = None, step
     return (x @ centre_.mT).argmax(-1), centre_
 
 
-def novelty(
-    f_pool: Tensor, f_aligned: Tensor, keys: Tensor, near: int | None = None, groups: int = 15, mode: str = "both"
-) -> Novelty:
+def novelty(f_pool: Tensor, f_aligned: Tensor, keys: Tensor, near: int | None = None, groups: int = 15) -> Novelty:
     """Novelty of each pool row, from embeddings alone."""
     xu, xa = unit(f_pool), unit(f_aligned)
     n, count = xu.shape[1], xa.shape[1]
@@ -171,10 +146,8 @@ def novelty(
     weight = (rate / counts.clamp(min=1)).gather(1, group_a)  # aligned rows weighted to the pool's mixture
     weight = 0.5 * weight / weight.sum(1, keepdim=True) + 0.5 / count
     s, a = centre(*distances(xu, xa, near_pool, near_aligned), group_u, group_a, k)
-    if mode == "both":
-        s2, a2 = centre(*contrast(xu, xa, weight, keys, near_pool, near_aligned), group_u, group_a, k)
-        s, a = standardise(s + s2, a + a2)
-    return Novelty(s, a, 1 - q_values(s, a, weight))
+    s2, a2 = centre(*contrast(xu, xa, weight, keys, near_pool, near_aligned), group_u, group_a, k)
+    return Novelty(*standardise(s + s2, a + a2))
 
 
 def strength(found: Novelty) -> Tensor:
