@@ -8,16 +8,15 @@ gradients written.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from machine import Line, clock, party, table
+from machine import Line, clock, party, step_seconds, table
 from protoevfl.core import losses
 from protoevfl.core import random as rnd
-from protoevfl.fit import fit
+from protoevfl.fit import EAGER_STEPS, Stepper, fit
 from protoevfl.methods.warmup import WarmUpSettings, own_rows, two_views
 from protoevfl.models import BatchNorm, Conv, Linear
 from protoevfl.party import Cohort, Rows
@@ -35,14 +34,14 @@ def ceilings(device: str, side: int = 2048, megabytes: int = 256) -> Line:
 
 def measure(members: Sequence[int], device: str, batch: int = 256, steps: int = 8, side: int = 2048) -> Iterator[Line]:
     """One line for each number of stacked LeNets on 2 x 14 x 14 rows."""
-    top = ceilings(device, side)
+    top = ceilings(device, side) if device == "cpu" else ceilings(device, 8192, 1024)
     flops = operations(Step(1, batch, steps, device))  # the counter overcounts grouped convolutions
     for g in members:
         step = Step(g, batch, steps, device)
         moved = traffic(step)
-        step.epoch()
-        seconds = clock(step.epoch, device, 2) / steps
-        seen = clock(partial(step.views, step.index, 0), device, 3)
+        step.train(1)
+        seconds = step_seconds(step.train, steps, device, 2)
+        seen = clock(step.look(), device, 3)
         floor = max(g * flops / top["flops"], moved / top["bytes"])
         yield {"bench": "floor", "members": g, "batch": batch, "gflop": g * flops / 1e9, "mbytes": moved / 1e6,
                "ms": 1e3 * seconds, "views_ms": 1e3 * seen, "floor_ms": 1e3 * floor, "share": floor / seconds,
@@ -66,8 +65,21 @@ class Step:
         z1, z2 = self.cohort.net(self.views(index, step)).chunk(2, 1)
         return losses.nt_xent(z1, z2, self.settings.temperature)
 
-    def epoch(self) -> None:
-        fit(self.loss, self.cohort.net.parameters(), self.keys, self.rows.shape[1], epochs=1, batch=self.batch, lr=1e-3)
+    def train(self, epochs: int) -> None:
+        fit(self.loss, self.cohort.net.parameters(), self.keys, self.rows.shape[1], epochs=epochs, batch=self.batch,
+            lr=1e-3)  # fmt: skip
+
+    def look(self) -> Stepper:
+        """Draws both views of a batch; on a GPU a graph that has been captured."""
+        when = torch.zeros((), dtype=torch.int64, device=self.keys.device) if self.keys.is_cuda else 0
+
+        def draw() -> None:
+            self.views(self.index, when)
+
+        again = Stepper(draw, self.keys.device)
+        for _ in range(EAGER_STEPS + 1):
+            again()
+        return again
 
 
 def operations(step: Step) -> int:
@@ -95,7 +107,9 @@ def traffic(step: Step) -> int:
 
 def render(lines: Sequence[Line]) -> str:
     heads = ["networks", "GFLOP a step", "MB a step", "floor, ms", "measured, ms", "of it views, ms", "share reached"]
-    cells = [[x["members"], f"{x['gflop']:.2f}", f"{x['mbytes']:.0f}", f"{x['floor_ms']:.1f}", f"{x['ms']:.1f}",
-              f"{x['views_ms']:.1f}", f"{100 * x['share']:.0f} %"] for x in lines]  # fmt: skip
+    digits = 2 if lines[0]["floor_ms"] < 1 else 1
+    cells = [[x["members"], f"{x['gflop']:.2f}", f"{x['mbytes']:.0f}", f"{x['floor_ms']:.{digits}f}",
+              f"{x['ms']:.{digits}f}", f"{x['views_ms']:.{digits}f}", f"{100 * x['share']:.0f} %"]
+             for x in lines]  # fmt: skip
     flops, moved = lines[-1]["ceiling_gflops"], lines[-1]["ceiling_gbytes"]
-    return table(heads, cells) + f"\n\nCeilings: {flops:.0f} GFLOP/s (matrix product), {moved:.1f} GB/s (copy)."
+    return table(heads, cells) + f"\n\nCeilings: {flops:,.0f} GFLOP/s (matrix product), {moved:,.1f} GB/s (copy)."

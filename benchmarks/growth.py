@@ -1,9 +1,10 @@
 """(b) Time, peak memory and bytes as pools, aligned rows, classes and parties grow, with the exponent of growth.
 
-Every point is a whole Proto-EVFL run (one epoch of each phase, one round) on made-up tables, in a fresh process so that
-its peak memory is its own. Alone: `python benchmarks/growth.py '{"pool": 100000}'`.
+Every point is a whole Proto-EVFL run (one epoch of each phase, one round) on made-up tables, on a CPU in a fresh
+process so that its peak memory is its own. Alone: `python benchmarks/growth.py '{"pool": 100000}'`.
 """
 
+import gc
 import json
 import subprocess
 import sys
@@ -30,31 +31,45 @@ SHORT = {"warm.epochs": 1, "rounds.count": 1, "rounds.epochs": 1, "rounds.guard"
 
 
 def measure(sizes: Mapping[str, Sequence[int]], threads: int, device: str) -> Iterator[Line]:
-    """One line a size; each runs in its own process."""
+    """One line a size; each runs in its own process (on a GPU in this one, whose peak memory can be forgotten)."""
+    if device == "cuda":
+        Whole(300, 40, 2, 2, device).run()  # start-up apart
     for axis, values in sizes.items():
         for value in values:
             point = {**BASE, axis: value}
             if axis == "classes":
                 point["aligned"] = max(2_000, value)
-            asked = json.dumps({**point, "threads": threads, "device": device})
+            if device == "cuda":
+                yield {"bench": "growth", "axis": axis, **on_gpu(**point)}
+                continue
+            asked = json.dumps({**point, "threads": threads})
             done = subprocess.run([sys.executable, __file__, asked], capture_output=True, text=True, check=False)
             if done.returncode:
                 raise RuntimeError(f"{axis} = {value}: {done.stderr[-800:]}")
             yield {"bench": "growth", "axis": axis, **json.loads(done.stdout.splitlines()[-1])}
 
 
-def one(pool: int, aligned: int, classes: int, parties: int, threads: int = 1, device: str = "cpu") -> Line:
+def one(pool: int, aligned: int, classes: int, parties: int, threads: int = 1) -> Line:
     """A whole run of this size: seconds, peak memory and how much of it the run added, bytes both ways."""
     torch.set_num_threads(threads)
-    Whole(300, 40, 2, 2, device).run()  # start-up apart
+    Whole(300, 40, 2, 2, "cpu").run()  # start-up apart
     start = resident_mb()
-    whole = Whole(pool, aligned, classes, parties, device)
-    seconds = clock(whole.run, device)
-    peak = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else resident_mb()
-    told = whole.engine.ledger(0)
+    whole = Whole(pool, aligned, classes, parties, "cpu")
+    seconds, peak = clock(whole.run, "cpu"), resident_mb()
     return {"pool": pool, "aligned": aligned, "classes": classes, "parties": parties, "seconds": seconds,
-            "memory_mb": peak, "added_mb": peak - start * (device == "cpu"),
-            "bytes": told["up"] + told["down"]}  # fmt: skip
+            "memory_mb": peak, "added_mb": peak - start, "bytes": whole.bytes()}  # fmt: skip
+
+
+def on_gpu(pool: int, aligned: int, classes: int, parties: int) -> Line:
+    """The same on a GPU, where memory is that of the GPU."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    start = torch.cuda.memory_allocated()
+    whole = Whole(pool, aligned, classes, parties, "cuda")
+    seconds, peak = clock(whole.run, "cuda"), torch.cuda.max_memory_allocated()
+    return {"pool": pool, "aligned": aligned, "classes": classes, "parties": parties, "seconds": seconds,
+            "memory_mb": peak / 2**20, "added_mb": (peak - start) / 2**20, "bytes": whole.bytes()}  # fmt: skip
 
 
 class Whole:
@@ -71,6 +86,11 @@ class Whole:
     def run(self) -> None:
         finish([self.method.train(self.owner)], self.engine)
         finish([self.method.predict(self.owner, self.parties)], self.engine)
+
+    def bytes(self) -> int:
+        """What crossed, both ways."""
+        told = self.engine.ledger(0)
+        return int(told["up"] + told["down"])
 
 
 def render(lines: Sequence[Line]) -> str:

@@ -23,7 +23,8 @@ def describe(device: str, threads: int) -> Line:
     """The machine a line was measured on, with how busy it was at that moment."""
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
     return {
-        "device": gpu or f"{processor()}, {threads} thread(s)", "cores": os.cpu_count(), "load": os.getloadavg()[0],
+        "on": device, "device": gpu or f"{processor()}, {threads} thread(s)", "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
         "python": platform.python_version(), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d %H:%M"),
     }  # fmt: skip
 
@@ -45,6 +46,18 @@ def clock(work: Callable[[], object], device: str = "cpu", repeat: int = 1) -> f
         work()
         times.append(now(device) - start)
     return min(times)
+
+
+def step_seconds(train: Callable[[int], object], steps: int, device: str, repeat: int = 1) -> float:
+    """Seconds of one step of `train(epochs)` with `steps` steps an epoch, start-up apart.
+
+    On a GPU a run begins with plain steps and the capture of a graph, which a long run does not notice: what five
+    epochs take longer than one is divided by four epochs' steps (unless the first took seconds: then it is taken).
+    """
+    few = clock(lambda: train(1), device, repeat)
+    if device != "cuda" or few > 2:
+        return few / steps
+    return max(clock(lambda: train(5), device, repeat) - few, 0.0) / (4 * steps)
 
 
 def now(device: str) -> float:

@@ -1,11 +1,13 @@
 """All benchmarks on this machine: `python benchmarks/run.py [--only naive,floor] [--tiny] [--out F] [--docs F]`.
 
-Results are JSON lines with the machine they were measured on; the tables of docs/performance.md are rewritten from
-the newest lines, between their marks. `--render` only rewrites the tables.
+Results are JSON lines with the machine they were measured on, written as they come; the tables of docs/performance.md
+are rewritten from the newest lines of each device, between their marks. `--render` only rewrites the tables,
+`--docs ""` only measures. On a GPU that is lent by the minute: `--only floor,growth,stacking --seconds 140 --docs ""`.
 """
 
 import argparse
 import json
+import math
 import os
 import re
 import time
@@ -33,10 +35,11 @@ def measure(name: str, device: str, threads: int, tiny: bool) -> Iterator[Line]:
     if name == "naive":
         return naive.measure(device, *((600, 64, (0,)) if tiny else ()))
     if name == "stacking":
-        sizes = ((1, 2), (1, 2), device, 16, 1) if tiny else (stacking.PARTIES, stacking.SEEDS, device)
+        sizes = ((1, 2), (1, 2), device, 16) if tiny else (stacking.PARTIES, stacking.SEEDS, device)
         return stacking.measure(("images", "tables"), *sizes)
     if name == "floor":
-        return floor.measure((1, 2), device, 16, 2, 64) if tiny else floor.measure((1, 4, 20), device)
+        members = (1, 4, 20, 64) if device == "cuda" else (1, 4, 20)
+        return floor.measure((1, 2), device, 16, 2, 64) if tiny else floor.measure(members, device)
     if name == "growth":
         sizes = {"pool": (100, 200)} if tiny else growth.SIZES
         return growth.measure(sizes, threads, device)
@@ -45,22 +48,24 @@ def measure(name: str, device: str, threads: int, tiny: bool) -> Iterator[Line]:
 
 
 def newest(path: Path) -> dict[str, list[Line]]:
-    """The last complete set of lines of each benchmark on each device."""
+    """The last set of lines of each benchmark: by its name on a CPU, by `NAME cuda` on a GPU."""
     found: dict[str, list[Line]] = {}
     lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     for name in RENDER:
-        mine = [x for x in lines if x["bench"] == name]
-        found[name] = [x for x in mine if x["batch_of"] == mine[-1]["batch_of"]]
+        for device, mark in (("cpu", name), ("cuda", f"{name} cuda")):
+            mine = [x for x in lines if x["bench"] == name and x["machine"].get("on", "cpu") == device]
+            found[mark] = [x for x in mine if x["batch_of"] == mine[-1]["batch_of"]]
     return found
 
 
 def refresh(page: Path, found: dict[str, list[Line]]) -> None:
-    """Writes each benchmark's table between `<!-- NAME -->` and `<!-- /NAME -->`."""
+    """Writes each benchmark's table between `<!-- MARK -->` and `<!-- /MARK -->`."""
     text = page.read_text(encoding="utf-8")
-    for name, lines in found.items():
+    for mark, lines in found.items():
         if lines:
-            body = f"<!-- {name} -->\n{RENDER[name](lines)}\n\n{told(lines[-1]['machine'])}\n<!-- /{name} -->"
-            text = re.sub(rf"<!-- {name} -->.*?<!-- /{name} -->", lambda _, b=body: b, text, flags=re.DOTALL)
+            made = RENDER[lines[0]["bench"]](lines)
+            body = f"<!-- {mark} -->\n{made}\n\n{told(lines[-1]['machine'])}\n<!-- /{mark} -->"
+            text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, b=body: b, text, flags=re.DOTALL)
     page.write_text(text, encoding="utf-8")
 
 
@@ -77,16 +82,29 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--tiny", action="store_true", help="seconds instead of minutes; figures mean nothing")
     parser.add_argument("--render", action="store_true", help="measure nothing, rewrite the tables")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no point is begun later than this")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "performance.jsonl")
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs" / "performance.md")
+    parser.add_argument("--docs", default=str(ROOT / "docs" / "performance.md"), help="the page; '' leaves it alone")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    for name in () if given.render else given.only.split(","):
+    if not given.render:
+        measure_all(given)
+    if given.docs:
+        refresh(Path(given.docs), newest(given.out))
+
+
+def measure_all(given: argparse.Namespace) -> None:
+    """Every line goes to the file and the screen when it is there, so that stopping loses nothing."""
+    start = time.perf_counter()
+    for name in given.only.split(","):
         batch_of = time.time()
         for line in measure(name, given.device, given.threads, given.tiny):
             write(given.out, [{**line, "batch_of": batch_of, "machine": describe(given.device, given.threads)}])
-            print(json.dumps(line), flush=True)
-    refresh(given.docs, newest(given.out))
+            passed = time.perf_counter() - start
+            print(f"{passed:6.1f} s {json.dumps(line)}", flush=True)
+            if passed > given.seconds:
+                print(f"{name}: time is over, the rest is left out", flush=True)
+                return
 
 
 if __name__ == "__main__":
