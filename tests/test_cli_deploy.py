@@ -35,7 +35,14 @@ def test_jobs_are_submitted_by_the_active_party(kits: Path, capsys: pytest.Captu
     assert "with the kit of the active party, bank" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "word"), [("rnd = 3", "unknown entry 'rnd'"), ('method = "fedcvt"', "message types")])
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("rnd = 3", "unknown entry 'rnd'"),
+        ('method = "local"', "cannot be run between companies; these can: probe, vanilla"),
+        ('preset = "best"', "has no preset 'best'"),
+    ],
+)
 def test_mistakes_in_job_toml_are_one_line(
     kits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, word: str
 ) -> None:

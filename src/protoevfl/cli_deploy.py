@@ -137,14 +137,13 @@ def predict(
     """Predict the new rows that each party's party.toml names (predict_file), with the model of a finished run."""
     from dataclasses import replace
 
-    from protoevfl.deploy import supervise
+    from protoevfl.deploy import job_file, supervise
     from protoevfl.deploy.kit import open_kit
 
     opened = open_kit(kit)
     base = supervise.read_spec(opened, run)
-    spec = replace(
-        base, run=name or f"{run}-predict", task="predict", base=run, rounds=1, down=("Embed",), up=("Embeddings",)
-    )
+    asked = replace(base, run=name or f"{run}-predict", task="predict", base=run, rounds=1, down=(), up=())
+    spec = job_file.complete(asked)
     note(spec.review())
     _ended(spec.run, opened.run_folder(spec.run), supervise.submit(opened, spec, note))
 
@@ -198,9 +197,9 @@ def probe(
     from protoevfl.deploy.kit import open_kit
     from protoevfl.deploy.spec import JobSpec
 
-    opened, (down, up) = open_kit(kit), job_file.WIRE["probe"]
+    opened = open_kit(kit)
     settings = {"rounds": rounds, "rows": max(1, round(megabytes * 1e6 / 100)), "width": 25}
-    spec = JobSpec(run, opened.identity.parties, "probe", settings=settings, rounds=rounds + 1, down=down, up=up)
+    spec = job_file.complete(JobSpec(run, opened.identity.parties, "probe", settings=settings, rounds=rounds + 1))
     took = [float(s) for s in supervise.submit(opened, spec, note)["exchange_s"]]
     print(f"{len(took)} exchanges of {megabytes:g} MB a party: median {median(took):.2f} s, longest {max(took):.2f} s")
 

@@ -1,7 +1,7 @@
 """job.toml, what the active party proposes, read into a `JobSpec`."""
 
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,8 @@ deadline_s = 600                # for one answer
 wait_s = 3600                   # for a lost party to come back
 
 [settings]                      # changes to the preset, e.g. "head.epochs" = 50
+[privacy]                       # changes to the preset's defences, e.g. epsilon = 4.0; see docs/privacy.md
 """
-WIRE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # method -> message types (down, up)
-    "probe": (("Learn", "Embed"), ("Learned", "Embeddings")),
-    "local": (("WarmUp", "Embed"), ("Embeddings",)),
-    "proto_evfl": (("WarmUp", "Learn", "Describe", "Embed"), ("Embeddings", "Learned", "Statistics")),
-    "vanilla": (("ForwardBatch", "BackwardBatch", "Embed"), ("Embeddings", "Done")),
-}
 
 
 def read_job(path: Path, kit: Kit) -> JobSpec:
@@ -43,12 +38,32 @@ def read_job(path: Path, kit: Kit) -> JobSpec:
     if unknown:
         raise UserError(f"{path}: unknown entry {unknown[0]!r}; known are {', '.join(f.name for f in fields(JobSpec))}")
     facts.setdefault("parties", list(kit.identity.parties))
-    down, up = WIRE.get(facts.get("method", "proto_evfl"), ((), ()))
-    if not down and "down" not in facts:
-        raise UserError(f"{path}: say which message types {facts['method']} sends: down = [...], up = [...]")
-    facts.setdefault("down", list(down))
-    facts.setdefault("up", list(up))
     try:
-        return JobSpec.from_dict(facts)
+        return complete(JobSpec.from_dict(facts))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+
+
+def complete(spec: JobSpec) -> JobSpec:
+    """The specification with all that the parties must be told: the types of its messages, the preset's defences.
+
+    What job.toml says itself stays: [privacy] and "privacy.*" of [settings] come on top of the preset.
+    """
+    from protoevfl.deploy.probe import Probe
+    from protoevfl.deploy.rehearsal import wire
+    from protoevfl.presets import settings
+
+    down, up = wire(spec.method, spec.preset, spec.settings, spec.task)
+    of_preset = {} if spec.method == Probe.name else settings(spec.method, spec.preset, "table")
+    defences = {n.removeprefix("privacy."): v for n, v in {**of_preset, **spec.settings}.items() if _defence(n)}
+    return replace(
+        spec,
+        down=spec.down or down,
+        up=spec.up or up,
+        settings={n: v for n, v in spec.settings.items() if not _defence(n)},
+        privacy={**defences, **spec.privacy},
+    )
+
+
+def _defence(name: str) -> bool:
+    return name.startswith("privacy.")
