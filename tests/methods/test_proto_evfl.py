@@ -1,21 +1,25 @@
 """Proto-EVFL: the collapse of the naive version and its guard, withheld prototypes, one-way mode, rounds as data."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from protoevfl.core import metrics
-from protoevfl.drive import drive
+from protoevfl.drive import drive, finish
+from protoevfl.engines.in_process import InProcess
 from protoevfl.errors import UserError
 from protoevfl.head import HeadSettings
 from protoevfl.messages import Describe, Embed, Learn, Learned, Message, WarmUp
-from protoevfl.method import Report
+from protoevfl.method import PartyError, Report
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.rounds import pseudo_labels
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.warmup import WarmUpSettings
+from protoevfl.party import Party
 from protoevfl.run import RunConfig, engine_for, prepare
+from tests.tiny import image_table, owner, party_keys, quick
 
 HEAD = HeadSettings(members=2, hidden=16, epochs=2)
 WARM = WarmUpSettings(epochs=3, batch=64)
@@ -101,3 +105,28 @@ def test_the_paper_round_reports_loss_and_gradient_norm() -> None:
     _, reports, _ = talk(method)
     rounds = [r.values for r in reports if r.phase == "rounds"]
     assert all(float(v["loss"]) > 0 and float(v["gradient_norm"]) > 0 for v in rounds)
+
+
+@pytest.mark.parametrize("away", [(0,), (1,), (0, 1), (2,), (3,)], ids=str)
+def test_a_party_that_is_away_for_some_exchanges_is_done_without_and_catches_up(away: tuple[int, ...]) -> None:
+    """0 is the warm-up, 1 and 2 are rounds, 3 asks for the inner layers; the party comes back after them."""
+    method = quick("proto_evfl", rounds__count=2, layers=["output", "hidden"])
+    engine = InProcess({a: Party(method, image_table(*a), key) for a, key in party_keys(1, 3).items()})
+    mine, asked = owner(0, 3), list[str]()
+
+    class Lossy:
+        def exchange(self, requests: Any) -> Any:
+            number = len(asked)
+            asked.append(type(requests[0, 2]).__name__)
+            here = {a: r for a, r in requests.items() if a[1] != 2 or number not in away}
+            return {**engine.exchange(here), **({} if len(here) == 3 else {(0, 2): PartyError(2, "away")})}
+
+    list(drive([method.train(mine)], Lossy(), "skip"))
+    second = "WarmUp" if 0 in away else "Learn"
+    third = "WarmUp" if away == (0, 1) else "Learn"
+    assert asked == ["WarmUp", second, third, "Embed"]
+    assert mine.memory["usable"].tolist() == [True, True, 3 not in away]
+    (p,) = finish([method.predict(mine, (0, 1, 2))], engine)
+    (without,) = finish([method.predict(mine, (0, 1))], engine)
+    torch.testing.assert_close(p.sum(1), torch.ones(len(p)))
+    assert torch.equal(p, without) == (3 in away)

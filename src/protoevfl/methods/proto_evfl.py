@@ -13,7 +13,7 @@
 gives every field, its reason and its ablation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -99,20 +99,22 @@ class ProtoEVFL:
 
     def train(self, owner: LabelOwner) -> Talk:
         replies = yield {m: WarmUp() for m in owner.parties}
-        f = self.blocks(owner, replies)  # (M, N, d)
+        f, warm = self.blocks(owner, replies), set(replies)  # (M, N, d)
         yield Report("warm-up", 1, 1)
         mu, counts = self.means(owner, f)
         prior, best, stale = torch.full((owner.classes,), 1 / owner.classes, device=owner.device), -1.0, 0
         for t in range(self.rounds.count):
             shown = (counts >= self.rounds.least_rows).float()  # (M, Z)
-            replies = yield {m: Learn(t, mu[i], shown[i], prior) for i, m in enumerate(owner.parties)}
-            f = self.blocks(owner, replies, f)
-            self.guard(f, mu, shown)
+            ask = {m: Learn(t, mu[i], shown[i], prior) for i, m in enumerate(owner.parties)}
+            replies = yield {m: ask[m] if m in warm else WarmUp() for m in owner.parties}  # back after an absence
+            f, warm = self.blocks(owner, replies, f), warm | set(replies)
+            learned = {m: r for m, r in replies.items() if isinstance(r, Learned)}
+            self.guard(f, mu, shown, [i for i, m in enumerate(owner.parties) if m in learned])
             figures = self.fit_head(owner, f) if self.head_each_round else {}
             means, counts = self.means(owner, f)
             if self.rounds.update != "none":
                 mu = prototypes.update(mu, means, counts, self.rounds.rho, self.rounds.update)  # type: ignore[arg-type]
-            prior = torch.stack([r.prior for r in replies.values() if isinstance(r, Learned)]).mean(0).to(owner.device)
+            prior = torch.stack([r.prior for r in learned.values()]).mean(0).to(owner.device)
             held = self.held_out(owner, f)
             yield Report("rounds", t + 1, self.rounds.count, {"prior": prior, "held_out": held, **figures})
             best, stale = (held, 0) if held > best else (best, stale + 1)
@@ -120,8 +122,9 @@ class ProtoEVFL:
                 break
         if self.rounds.count and self.layers != ("output",):
             replies = yield {m: Embed("aligned") for m in owner.parties}
-            f = self.blocks(owner, replies, f)
+            f, warm = self.blocks(owner, replies), set(replies)  # the layers of before would not fit these
         owner.memory |= {"prototypes": mu, "shown": (counts > 0).float(), "prior": prior, "embeddings": f}
+        owner.memory["usable"] = torch.tensor([m in warm for m in owner.parties], device=owner.device)
         made = []
         if owner.unseen or owner.rare or owner.open:
             replies = yield {m: Describe(max(len(owner.unseen), int(owner.open))) for m in owner.parties}
@@ -138,10 +141,11 @@ class ProtoEVFL:
     def blocks(self, owner: LabelOwner, replies: Mapping[int, Message], before: Tensor | None = None) -> Tensor:
         """Embeddings (M, N, d) of the parties; one that did not answer keeps its last ones, zeros where it has none."""
         width = max(values(r).shape[-1] for r in replies.values())
+        last = torch.zeros(len(owner.parties), len(owner.labels), width) if before is None else before
         rows = []
         for i, m in enumerate(owner.parties):
-            last = values(replies[m]).to(owner.device) if m in replies or before is None else before[i]
-            rows.append(nn.functional.pad(last, (0, width - last.shape[-1])))
+            mine = (values(replies[m]) if m in replies else last[i]).to(owner.device)
+            rows.append(nn.functional.pad(mine, (0, width - mine.shape[-1])))
         return torch.stack(rows)
 
     def means(self, owner: LabelOwner, f: Tensor) -> tuple[Tensor, Tensor]:
@@ -176,14 +180,14 @@ class ProtoEVFL:
         scores = transport.cosine(out[:, test], mu) - 9.0 * (counts[:, None] == 0)
         return float((scores.argmax(-1) == owner.labels[test]).float().mean())
 
-    def guard(self, f: Tensor, mu: Tensor, shown: Tensor) -> None:
+    def guard(self, f: Tensor, mu: Tensor, shown: Tensor, parties: Sequence[int]) -> None:
         """Collapse: values that are not finite, embeddings of rank one, or one class for all rows."""
         if not self.rounds.guard:
             return
         out = f[..., : mu.shape[-1]]
         ranks = metrics.effective_rank(out) if bool(out.isfinite().all()) else torch.zeros(len(out))
         guess = (transport.cosine(out, mu) - 9.0 * (shown[:, None] == 0)).argmax(-1)
-        for m in range(len(f)):
+        for m in parties:
             one_class = shown[m].sum() > 1 and len(set(guess[m].tolist())) < 2
             if ranks[m] < 2 or (one_class and ranks[m] < 5):  # few rows alone may give one class at a healthy rank
                 raise UserError(
@@ -198,6 +202,7 @@ class ProtoEVFL:
         replies = yield {m: Embed("query") for m in owner.parties if m in present}
         some = values(next(iter(replies.values())))
         here = torch.tensor([m in replies for m in owner.parties], device=owner.device)
+        here &= owner.memory.get("usable", here)  # the head has never seen a party that was away at the end of training
         f = torch.stack([values(replies[m]) if m in replies else torch.zeros_like(some) for m in owner.parties])
         return self.decide(owner, f.to(owner.device), here)
 
