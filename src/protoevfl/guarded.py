@@ -24,12 +24,12 @@ def noise_of(seed: int) -> SeededNoise:
     return SeededNoise(rnd.key(seed, "defence"))
 
 
-def defend(
+def guards(
     engine: Engine, owners: Sequence[LabelOwner], seeds: Sequence[int], privacy: PrivacySettings
-) -> tuple[Metered, Defended, list[Ledger]]:
-    """(the byte counter at the border, the engine as the owners see it, the ledgers)."""
+) -> tuple[Leaving, dict[int, OwnerGuard], list[Ledger]]:
+    """(the engine behind the parties' guards, the owners' guards by run, the ledgers); run r has the r-th seed."""
     ledgers = [Ledger(privacy.epsilon, privacy.delta) for _ in seeds]
-    guards = {
+    mine = {
         r: OwnerGuard(privacy, o.labels, o.classes, noise_of(seeds[r]), ledgers[r], o.memory)
         for r, o in enumerate(owners)
     }
@@ -42,5 +42,13 @@ def defend(
     def up(address: Address, reply: Message) -> Message:
         return parties[address].up(reply) if address in parties else reply
 
-    metered = Metered(Leaving(engine, up))
-    return metered, Defended(metered, guards), ledgers
+    return Leaving(engine, up), mine, ledgers
+
+
+def defend(
+    engine: Engine, owners: Sequence[LabelOwner], seeds: Sequence[int], privacy: PrivacySettings
+) -> tuple[Metered, Defended, list[Ledger]]:
+    """(the byte counter at the border, the engine as the owners see it, the ledgers)."""
+    leaving, mine, ledgers = guards(engine, owners, seeds, privacy)
+    metered = Metered(leaving)
+    return metered, Defended(metered, mine), ledgers

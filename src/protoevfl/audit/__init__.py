@@ -8,15 +8,16 @@
     one-way      Proto-EVFL without rounds: nothing made of labels leaves; its encoders are what an attacker has anyway
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from protoevfl.audit.figures import cases, findings, inversion, utility
-from protoevfl.audit.record import Warm, one_way_of, privacy_of, record
+from protoevfl.audit.record import Recording, Warm, one_way_of, privacy_of, record, record_both
 from protoevfl.messages import Learn
 from protoevfl.privacy.policy import PrivacySettings
-from protoevfl.run import RunConfig, run
+from protoevfl.run import RunConfig, versions
 
 KNOWN = (0, 1, 4, 10)
 
@@ -27,17 +28,16 @@ def audit(
     """All figures of a configuration as plain facts."""
     plain, privacy = privacy_of(config)
     warm: Warm = {}
-    real = record(config, seeds, device=device, warm=warm)
-    canary = record(config, seeds, device=device, canary=True, warm=warm)
+    real, canary = record_both(config, seeds, device=device, warm=warm)
     none = PrivacySettings()
     one_way = record(one_way_of(plain), seeds, device=device, privacy=none, warm=warm)
     bare = record(config, seeds, device=device, privacy=none, warm=warm) if privacy != none else real
-    rounds = sum(isinstance(q, Learn) and p == 1 for p, q, _ in real[0].transcript)
+    rounds = rounds_of(real)
     found = findings(cases(real, one_way, plain, privacy), privacy, rounds, known)
     hidden = findings(cases(canary, one_way, plain, privacy), privacy, rounds, (0,))
     first = real[0]
     n, z, passive = len(first.world.owner.labels), first.world.owner.classes, len(first.world.owner.parties) - 1
-    guarded = privacy.guards_labels or not first.crossed["down"]
+    guarded = _promised(privacy, first)
     return {
         "config": config.identity(),
         "privacy": asdict(privacy),
@@ -61,27 +61,69 @@ def audit(
 def attacked(
     config: RunConfig, seeds: Sequence[int], *, device: str = "auto", engine: str = "auto"
 ) -> list[dict[str, Any]]:
-    """Records of a normal run, each with an "attack" entry: figures of the passive party with one known label a class.
+    """Records of the runs, each with an "attack" entry: figures of the passive party with one known label a class.
 
     The seeds are attacked together (the worst attack is chosen by its mean); every record holds its own seed's share.
+    Always the stacked engine, whatever `engine` says.
     """
-    kept = {name: value for name, value in config.overrides.items() if name != "privacy.audit"}
-    made = run(replace(config, overrides=kept), seeds, device=device, engine=engine)
-    facts = audit(config, seeds, device=device, known=(0, 1))
-    by_k = {f["known"]: f for f in facts["findings"] if f["threat"] == "passive"}
-    hidden = next(f for f in facts["canary"] if f["threat"] == "passive")
-    for i, one in enumerate(made):
-        worst, silent = by_k[1]["worst"]["by_seed"][i], by_k[1]["yardstick"]["by_seed"][i]
-        nearest = [
-            x["by_seed"][i] for x in by_k[0]["lines"] if x["attack"].startswith("nearest prototype, cosine, mess")
-        ]
-        one["attack"] = {
-            "accuracy": worst,
-            "advantage": worst - silent,
-            "canary": hidden["worst"]["by_seed"][i],
-            "nearest_prototype": nearest[-1] if nearest else None,
-            "name": by_k[1]["worst"]["attack"],
-            "guess_bound": facts["guess_bound"],
+    start = time.perf_counter()
+    plain, privacy = privacy_of(config)
+    warm: Warm = {}
+    silent = record(one_way_of(plain), seeds, device=device, privacy=PrivacySettings(), warm=warm)
+    real, hidden = record_both(config, seeds, device=device, warm=warm)
+    rounds = rounds_of(real)
+    found = findings(cases(real, silent, plain, privacy), privacy, rounds, (0, 1))
+    shuffled = findings(cases(hidden, silent, plain, privacy), privacy, rounds, (0,))
+    seconds = (time.perf_counter() - start) / len(seeds)
+    facts = [f.as_json() for f in found], [f.as_json() for f in shuffled]
+    return attack_records(config, real, *facts, seconds)
+
+
+def rounds_of(recordings: Sequence[Recording]) -> int:
+    """How often a passive party was sent prototypes."""
+    return sum(isinstance(q, Learn) and p == 1 for p, q, _ in recordings[0].transcript)
+
+
+def attack_records(
+    config: RunConfig,
+    real: Sequence[Recording],
+    found: Sequence[Mapping[str, Any]],
+    hidden: Sequence[Mapping[str, Any]],
+    seconds: float,
+) -> list[dict[str, Any]]:
+    """One record a seed from its recording and the findings (as JSON) with true and with shuffled labels."""
+    _, privacy = privacy_of(config)
+    passive = {f["known"]: f for f in found if f["threat"] == "passive"}
+    canaries = {f["threat"]: f for f in hidden}
+    n, z = len(real[0].world.owner.labels), real[0].world.owner.classes
+    bound = privacy.guess_bound(n, z, rounds_of(real)) if _promised(privacy, real[0]) else 1.0
+    return [
+        {
+            **config.identity(), "seed": one.seed, "metrics": one.metrics, "bytes": one.crossed,
+            "rounds": one.exchanges, "seconds": seconds, "split_hash": one.world.split.hash,
+            "split": one.world.split.as_json(), "versions": versions(), "epsilon": one.ledger.summary(),
+            "privacy": {name: value for name, value in asdict(privacy).items() if value},
+            "attack": {
+                "accuracy": passive[1]["worst"]["by_seed"][i],
+                "advantage": passive[1]["worst"]["by_seed"][i] - passive[1]["yardstick"]["by_seed"][i],
+                "unaided": passive[0]["worst"]["by_seed"][i],
+                "canary": canaries["passive"]["worst"]["by_seed"][i],
+                "canary_colluding": canaries["colluding"]["worst"]["by_seed"][i] if "colluding" in canaries else None,
+                "nearest_prototype": _nearest(passive[0], i),
+                "name": passive[1]["worst"]["attack"],
+                "guess_bound": bound,
+            },
         }
-        one["overrides"] = dict(config.overrides)
-    return made
+        for i, one in enumerate(real)
+    ]  # fmt: skip
+
+
+def _promised(privacy: PrivacySettings, first: Recording) -> bool:
+    """Whether something is proven for labels: noise on them, or nothing goes down at all."""
+    return privacy.guards_labels or not first.crossed["down"]
+
+
+def _nearest(finding: Mapping[str, Any], i: int) -> float | None:
+    """The paper's attack: the cosine to the nearest prototype of the last message."""
+    found = [x["by_seed"][i] for x in finding["lines"] if x["attack"].startswith("nearest prototype, cosine, mess")]
+    return found[-1] if found else None

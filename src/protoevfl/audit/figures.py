@@ -12,6 +12,7 @@ from protoevfl.audit.record import Recording
 from protoevfl.guarded import noise_of
 from protoevfl.messages import Embeddings, Learned
 from protoevfl.presets import build
+from protoevfl.privacy.attacks.gradients import condensed
 from protoevfl.privacy.attacks.inversion import invert
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.protocol import Case, Finding, investigate, malicious
@@ -35,7 +36,7 @@ def cases(
     made = []
     for recording, silent in zip(recordings, yardsticks, strict=True):
         owner = recording.world.owner
-        seen = views(recording.transcript, len(owner.labels), owner.classes)
+        seen = {p: condensed(v) for p, v in seen_by(recording).items()}
         empty = View((), len(owner.labels), owner.classes)
         parties = owner.parties[1:]
         mine = [
@@ -52,21 +53,40 @@ def cases(
     return made
 
 
+def seen_by(recording: Recording) -> dict[int, View]:
+    """What each passive party of a recording has seen."""
+    owner = recording.world.owner
+    return views(recording.transcript, len(owner.labels), owner.classes)
+
+
+def threats(groups: list[list[Case]], rounds: int) -> dict[str, list[Case]]:
+    """The attackers by threat model; a malicious party needs rounds to draw anything out."""
+    joint = [Case(g[0].seed, together(c.view for c in g), g[0].labels) for g in groups if len(g) > 1]
+    found = {"passive": [case for group in groups for case in group], "colluding": joint}
+    found["malicious"] = [group[0] for group in groups] if rounds else []
+    return {threat: some for threat, some in found.items() if some}
+
+
+def width_of(groups: list[list[Case]]) -> int:
+    """Columns of the embeddings prototypes are made of."""
+    first = groups[0][0].view
+    return first.releases()[0].f.shape[1] if first.releases() else next(iter(first.own.values())).shape[1]
+
+
 def findings(groups: list[list[Case]], privacy: PrivacySettings, rounds: int, known: Sequence[int]) -> list[Finding]:
     """Every threat model at every k."""
-    single = [case for group in groups for case in group]
-    joint = [Case(g[0].seed, together(c.view for c in g), g[0].labels) for g in groups if len(g) > 1]
-    first = single[0].view
-    width = first.releases()[0].f.shape[1] if first.releases() else next(iter(first.own.values())).shape[1]
-    found = []
-    for k in known:
-        found.append(investigate(single, "passive", k))
-        if joint:
-            found.append(investigate(joint, "colluding", k))
-        if rounds:
-            lone = [group[0] for group in groups]
-            found.append(investigate(lone, "malicious", k, malicious(privacy, width, rounds, noise_of)))
-    return found
+    parts = threats(groups, rounds)
+    return [
+        one_finding(some, threat, k, privacy, width_of(groups), rounds) for k in known for threat, some in parts.items()
+    ]
+
+
+def one_finding(
+    some: Sequence[Case], threat: str, known: int, privacy: PrivacySettings, width: int, rounds: int
+) -> Finding:
+    """One threat model at one k."""
+    extra = malicious(privacy, width, rounds, noise_of) if threat == "malicious" else None
+    return investigate(some, threat, known, extra)
 
 
 def _sent(recording: Recording, party: int) -> list[Tensor]:
@@ -81,14 +101,14 @@ def inversion(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
     for recording in recordings:
         party = recording.world.owner.parties[1]
         rows = recording.world.tables[party].aligned.to(recording.own[party].device)
-        whole = _sent(recording, party)
-        if not whole:
+        sent = seen_by(recording)[party].last_embeddings(party)
+        if sent is None:
             return {}
         scaled = rows.float() / 255 if rows.dtype == torch.uint8 else rows - rows.amin(0)
         scaled = scaled / scaled.amax().clamp(min=1e-9)
         leaked = torch.arange(len(rows), device=rows.device) % 2 == 0
         labels = recording.world.labels.aligned.to(rows.device)
-        for name, result in invert(whole[-1].to(rows.device), scaled, leaked, labels).items():
+        for name, result in invert(sent.to(rows.device), scaled, leaked, labels).items():
             for what, value in asdict(result).items():
                 if value is not None:
                     totals[name, what] += value / len(recordings)

@@ -1,25 +1,32 @@
-"""Recorded simulations: every message of several seeds, as it is, with shuffled labels, or with other defences."""
+"""Recorded simulations: every message of several seeds, as it is, with shuffled labels, or with other defences.
+
+`record` makes one kind; `record_both` drives the runs as they are and their canaries in one lockstep, as members of one
+batched model, which on a GPU costs little more than one of them.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from protoevfl.core import metrics
 from protoevfl.core.transport import cosine
 from protoevfl.drive import Address, drive
 from protoevfl.engines.stacked import Stacked
-from protoevfl.engines.wrappers import Defended, Leaving, Metered, Recorded
-from protoevfl.guarded import noise_of
+from protoevfl.engines.wrappers import Defended, Metered, Recorded
+from protoevfl.guarded import guards
+from protoevfl.guarded import privacy_of as settings_of
 from protoevfl.messages import Learn, Message, WarmUp
 from protoevfl.models import embed
-from protoevfl.party import Cohort
-from protoevfl.presets import build, settings
+from protoevfl.presets import build
 from protoevfl.privacy.ledger import Ledger
-from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, split_overrides
+from protoevfl.privacy.policy import PrivacySettings, split_overrides
 from protoevfl.privacy.protocol import shuffled
 from protoevfl.run import RunConfig, World, ask, choose_device, engine_for, prepare
+
+AUDIT = "privacy.audit"  # marks the cells of the table of label inference; no setting of a run
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class Recording:
     transcript: list[tuple[int, Message, Message]]
     metrics: dict[str, Any]
     crossed: dict[str, Any]
+    exchanges: int
     ledger: Ledger
     pseudo_labels: dict[int, float]  # party -> accuracy of nearest prototypes on its pool
     own: dict[int, Tensor]  # party -> (N, d) embeddings of the aligned rows by its final extractor
@@ -39,10 +47,9 @@ class Recording:
 
 def privacy_of(config: RunConfig) -> tuple[RunConfig, PrivacySettings]:
     """The configuration without privacy settings, and the privacy settings of its preset and overrides."""
-    named = settings(config.method, config.preset, config.dataset)
-    own, _ = split_overrides({k: v for k, v in config.overrides.items() if k != "privacy.audit"})
-    _, chosen = split_overrides({**named, **{k: v for k, v in config.overrides.items() if k != "privacy.audit"}})
-    return replace(config, overrides=own), chosen
+    given = {name: value for name, value in config.overrides.items() if name != AUDIT}
+    own, _ = split_overrides(given)
+    return replace(config, overrides=own), settings_of(config.method, config.preset, config.dataset, given)
 
 
 def record(
@@ -58,42 +65,48 @@ def record(
 
     Recordings of the same rows that share `warm` train their extractors without labels only once.
     """
+    return _simulate(config, [(seed, canary) for seed in seeds], privacy, device, warm)
+
+
+def record_both(
+    config: RunConfig, seeds: Sequence[int], *, device: str = "auto", warm: "Warm | None" = None
+) -> tuple[list[Recording], list[Recording]]:
+    """(the runs as they are, their canaries)."""
+    runs = [(seed, canary) for canary in (False, True) for seed in seeds]
+    made = _simulate(config, runs, None, device, warm)
+    return made[: len(seeds)], made[len(seeds) :]
+
+
+def _simulate(
+    config: RunConfig,
+    runs: Sequence[tuple[int, bool]],
+    privacy: PrivacySettings | None,
+    device: str,
+    warm: "Warm | None",
+) -> list[Recording]:
+    """One recording for each (seed, whether its labels are shuffled)."""
     plain, chosen = privacy_of(config)
-    if canary and plain.method == "proto_evfl" and not plain.preset.startswith("paper"):
-        plain = replace(plain, overrides={**plain.overrides, "head.epochs": 1})  # nobody asks for its predictions
     chosen = chosen if privacy is None else privacy
     device = choose_device(device)
-    method = build(plain.method, plain.preset, plain.dataset, plain.overrides)
+    method: Any = build(plain.method, plain.preset, plain.dataset, plain.overrides)
+    seeds = [seed for seed, _ in runs]
     worlds = [prepare(plain, seed, device) for seed in seeds]
-    if canary:
-        for world, seed in zip(worlds, seeds, strict=True):
+    for world, (seed, canary) in zip(worlds, runs, strict=True):
+        if canary:
             world.owner.labels = shuffled(world.owner.labels, seed)
     inner = engine_for(method, worlds, "stacked", device)
-    ledgers = [Ledger(chosen.epsilon, chosen.delta) for _ in seeds]
-    guards = {
-        r: OwnerGuard(chosen, w.owner.labels, w.owner.classes, noise_of(seeds[r]), ledgers[r], w.owner.memory)
-        for r, w in enumerate(worlds)
-    }
-    party_guards = {
-        (r, m): PartyGuard(chosen, m, noise_of(seeds[r]), ledgers[r])
-        for r, w in enumerate(worlds)
-        for m in w.owner.parties[1:]
-    }
-
-    def up(address: Address, reply: Message) -> Message:
-        return party_guards[address].up(reply) if address in party_guards else reply
-
     assert isinstance(inner, Stacked)
-    recorded = Recorded(
-        Leaving(inner if warm is None else _Once(inner, warm, _rows_and_warm_up(plain, seeds, method)), up)
-    )
+    trained = inner if warm is None else _Once(inner, warm, _warm_up_of(plain, method), seeds)
+    leaving, owner_guards, ledgers = guards(trained, [w.owner for w in worlds], seeds, chosen)
+    recorded = Recorded(leaving)
     metered = Metered(recorded)
-    engine = Defended(metered, guards)
-    for _ in drive([method.train(w.owner) for w in worlds], engine):
+    engine = Defended(metered, owner_guards)
+    talks = [(_hasty(method) if canary else method).train(w.owner) for w, (_, canary) in zip(worlds, runs, strict=True)]
+    for _ in drive(talks, engine):
         pass
     said = list(recorded.transcript)
-    crossed = [metered.ledger(r) for r in range(len(seeds))]
-    found = [{}] * len(seeds) if canary else _measured(method, worlds, engine)
+    crossed = [(metered.ledger(r), metered.rounds[r]) for r in range(len(runs))]
+    found = _measured(method, worlds, runs, engine)
     inside = _inside(inner)
     recordings = []
     for r, seed in enumerate(seeds):
@@ -102,13 +115,19 @@ def record(
     return recordings
 
 
-Warm = dict[str, list[dict[str, Tensor]]]  # extractors after their warm-up, by what they were trained on and how
+def _hasty(method: Any) -> Any:
+    """The owner's side of a canary: nobody asks for predictions, so a head that only comes last need not be trained."""
+    late = method.name == "proto_evfl" and not method.head_each_round
+    return replace(method, head=replace(method.head, epochs=1)) if late else method
 
 
-def _rows_and_warm_up(config: RunConfig, seeds: Sequence[int], method: Any) -> str:
-    """Everything an extractor depends on before the first message made of labels."""
+Warm = dict[str, dict[Address, dict[str, Tensor]]]  # extractors after their warm-up, by how, then by (seed, party)
+
+
+def _warm_up_of(config: RunConfig, method: Any) -> str:
+    """Everything an extractor depends on before the first message made of labels, seed and party apart."""
     parts = [getattr(method, name, None) for name in ("warm", "norm", "table", "width")]
-    return repr((type(method).__name__, config.split_spec(), tuple(seeds), parts))
+    return repr((type(method).__name__, config.split_spec(), parts))
 
 
 @dataclass
@@ -118,32 +137,59 @@ class _Once:
     engine: Stacked
     store: Warm
     name: str
+    seeds: Sequence[int]  # of each run
 
     def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message]:
         if not all(isinstance(r, WarmUp) for r in requests.values()):
             return self.engine.exchange(requests)
-        cohorts = [cohort for _, cohort in self.engine.cohorts]
-        if self.name not in self.store:
-            replies = self.engine.exchange(requests)
-            self.store[self.name] = [_extractor(cohort) for cohort in cohorts]
-            return replies
-        for cohort, state in zip(cohorts, self.store[self.name], strict=True):
-            cohort.restore(state)
+        have = self.store.setdefault(self.name, {})
+        first = {(self.seeds[run], party): (run, party) for run, party in reversed(list(requests))}
+        missing = {at: requests[at] for key, at in first.items() if key not in have}
+        if missing:
+            self.engine.exchange(missing)
+            have |= {(self.seeds[run], party): net for (run, party), net in self._extractors(missing).items()}
+        for members, cohort in self.engine.cohorts:
+            nets = [have[self.seeds[run], party] for run, party in members]
+            cohort.restore({name: torch.stack([net[name] for net in nets]) for name in nets[0]})
             trained: Any = cohort.method
             cohort.method = replace(trained, warm=replace(trained.warm, epochs=0))  # only embed
         replies = self.engine.exchange(requests)
-        for cohort in cohorts:
+        for _, cohort in self.engine.cohorts:
             cohort.method = trained
         return replies
 
+    def _extractors(self, wanted: Mapping[Address, Message]) -> dict[Address, dict[str, Tensor]]:
+        found: dict[Address, dict[str, Tensor]] = {}
+        for members, cohort in self.engine.cohorts:
+            state = {name: t for name, t in cohort.state().items() if name.startswith("net.")}
+            for g, address in enumerate(members):
+                if address in wanted:
+                    found[address] = {name: t[g] for name, t in state.items()}
+        return found
 
-def _extractor(cohort: Cohort) -> dict[str, Tensor]:
-    return {name: t.clone() for name, t in cohort.state().items() if name.startswith("net.")}
+
+def _measured(method: Any, worlds: Sequence[World], runs: Sequence[tuple[int, bool]], engine: Any) -> list[Any]:
+    """The metrics of the runs that are no canaries, {} for the others."""
+    asked = [r for r, (_, canary) in enumerate(runs) if not canary]
+    found: list[dict[str, Any]] = [{} for _ in runs]
+    if asked:
+        some = [worlds[r] for r in asked]
+        shifted = _Numbered(engine, asked)
+        for r, p in zip(asked, ask(method, some, shifted, some[0].owner.parties), strict=True):
+            found[r] = metrics.evaluate(p, worlds[r].labels.query, worlds[r].labels.unseen)
+    return found
 
 
-def _measured(method: Any, worlds: Sequence[World], engine: Any) -> list[dict[str, Any]]:
-    guessed = ask(method, worlds, engine, worlds[0].owner.parties)
-    return [metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(guessed, worlds, strict=True)]
+@dataclass
+class _Numbered:
+    """Some runs of an engine, counted from 0."""
+
+    engine: Any
+    runs: Sequence[int]
+
+    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message]:
+        replies = self.engine.exchange({(self.runs[r], m): request for (r, m), request in requests.items()})
+        return {(r, m): replies[self.runs[r], m] for r, m in requests}
 
 
 def _inside(engine: Stacked) -> dict[Address, tuple[Tensor, Tensor]]:
@@ -160,7 +206,7 @@ def _recording(
     world: World,
     transcript: list[tuple[int, Message, Message]],
     found: dict[str, Any],
-    crossed: dict[str, Any],
+    crossed: tuple[dict[str, Any], int],
     ledger: Ledger,
     inside: dict[Address, tuple[Tensor, Tensor]],
     run: int,
@@ -173,7 +219,7 @@ def _recording(
         guess = cosine(pools[m][:, :width], request.prototypes[:, :width]).argmax(1)
         rates[m] = metrics.accuracy(guess.cpu(), world.labels.pools[m]) or 0.0
     own = {m: inside[run, m][0] for m in world.owner.parties}
-    return Recording(seed, world, transcript, found, crossed, ledger, rates, own, pools)
+    return Recording(seed, world, transcript, found, *crossed, ledger, rates, own, pools)
 
 
 def one_way_of(config: RunConfig) -> RunConfig:

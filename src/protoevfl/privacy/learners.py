@@ -32,11 +32,13 @@ def memberships(a: Tensor, sums: Tensor, fixed: Tensor, start: Tensor, steps: in
     """
     known = F.one_hot(fixed.clamp(min=0), sums.shape[1]).to(a)
     free = (fixed < 0)[:, None]
-    rate = 1 / (torch.linalg.matrix_norm(a, 2) ** 2 + push).clamp(min=1e-30)
+    rate = 1 / (largest(a) + push).clamp(min=1e-30)
+    few = a.shape[0] < 2 * a.shape[1]  # then A A^T once is cheaper than A and A^T in every step
+    gram, right = (a @ a.T, a @ sums) if few else (a[:0], a[:0])
     w = last = torch.where(free, start, known)
     ahead, momentum = w, 1.0
     for step in range(steps):
-        gradient = a @ (a.T @ ahead - sums) - push * ahead
+        gradient = (gram @ ahead - right if few else a @ (a.T @ ahead - sums)) - push * ahead
         w = torch.where(free, onto_simplex(ahead - rate * gradient), known)
         grown = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         ahead = w + (momentum - 1) / grown * (w - last)
@@ -44,6 +46,13 @@ def memberships(a: Tensor, sums: Tensor, fixed: Tensor, start: Tensor, steps: in
             break
         last, momentum = w, grown
     return w
+
+
+def largest(a: Tensor) -> Tensor:
+    """The largest eigenvalue of A^T A, from whichever of A^T A and A A^T is smaller."""
+    small = a if a.shape[1] <= a.shape[0] else a.T
+    top: Tensor = torch.linalg.eigvalsh(small.T @ small)[-1]
+    return top
 
 
 def kmeans(x: Tensor, k: int, key: int = 0, restarts: int = 5, steps: int = 30) -> Tensor:

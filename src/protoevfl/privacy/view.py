@@ -48,17 +48,20 @@ class View:
     update: str = "none"  # the method's rule for prototypes: none, ema, paper
     rho: float = 1.0
     rank: int | None = None  # of noisy releases, where the policy makes them
+    sums: Mapping[str, Mapping[int, Tensor]] = field(default_factory=dict)  # see attacks/gradients.py: condensed
+    newest: Mapping[int, Tensor] = field(default_factory=dict)  # (N, d) last embeddings of rows sent in batches
 
     @property
     def parties(self) -> tuple[int, ...]:
-        return tuple(sorted({e.party for e in self.exchanges} | set(self.own)))
+        return tuple(sorted({e.party for e in self.exchanges} | set(self.own) | set(self.newest)))
 
     def of(self, party: int) -> "View":
         """One member's part of a coalition's view."""
         mine = tuple(e for e in self.exchanges if e.party == party)
-        parts = (self.own, self.pool, self.wide)
-        own, pool, wide = ({p: t for p, t in have.items() if p == party} for have in parts)
-        return replace(self, exchanges=mine, own=own, pool=pool, wide=wide)
+        parts = (self.own, self.pool, self.wide, self.newest)
+        own, pool, wide, newest = ({p: t for p, t in have.items() if p == party} for have in parts)
+        sums = {stage: {p: t for p, t in have.items() if p == party} for stage, have in self.sums.items()}
+        return replace(self, exchanges=mine, own=own, pool=pool, wide=wide, sums=sums, newest=newest)
 
     def releases(self) -> list["Release"]:
         """Prototypes in order, each with the embeddings the party had sent last."""
@@ -80,6 +83,8 @@ class View:
 
     def last_embeddings(self, party: int) -> Tensor | None:
         """The newest embedding (N, d) of each aligned row; rows sent in batches are put together."""
+        if party in self.newest:
+            return self.newest[party]
         whole = self.uploads(party)
         pairs = [(e.request, e.reply) for e in self.exchanges if e.party == party]
         batches = [(q.rows, r.values) for q, r in pairs if isinstance(q, ForwardBatch) and isinstance(r, Embeddings)]
@@ -165,7 +170,9 @@ def together(members: Iterable[View]) -> View:
     own = {p: t for v in parts for p, t in v.own.items()}
     pool = {p: t for v in parts for p, t in v.pool.items()}
     wide = {p: t for v in parts for p, t in v.wide.items()}
-    return replace(parts[0], exchanges=exchanges, own=own, pool=pool, wide=wide)
+    newest = {p: t for v in parts for p, t in v.newest.items()}
+    sums = {stage: {p: t for v in parts for p, t in v.sums.get(stage, {}).items()} for stage in parts[0].sums}
+    return replace(parts[0], exchanges=exchanges, own=own, pool=pool, wide=wide, sums=sums, newest=newest)
 
 
 def best_own(view: View) -> Tensor:

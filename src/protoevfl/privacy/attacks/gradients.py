@@ -9,10 +9,14 @@
 tenth of the training, and all of it.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from protoevfl.core.transport import unit
+from protoevfl.messages import BackwardBatch, BackwardMixed, Embeddings, ForwardBatch, Learn, Learned
 from protoevfl.privacy.learners import centroids, kmeans
 from protoevfl.privacy.view import Guess, Known, View
 
@@ -27,36 +31,55 @@ def gradient_attacks(view: View, known: Known) -> dict[str, Guess]:
 
 
 def stages(view: View) -> dict[str, Tensor]:
-    """Summed unit gradients (N, d) of three lengths of training."""
-    steps = view.gradients()
-    if not steps:
-        return {}
-    first = _epoch(steps, view.rows)
-    ends = {"first epoch": first, "first tenth": max(first, len(steps) // 10), "all epochs": len(steps)}
-    return {name: summed(steps[:end], view) for name, end in ends.items()}
+    """Summed unit gradients (N, d) of three lengths of training, colluding parties side by side."""
+    return {name: torch.cat([have[p] for p in sorted(have)], 1) for name, have in sums(view).items()}
 
 
-def _epoch(steps: list[tuple[int, Tensor, Tensor]], rows: int) -> int:
+def sums(view: View) -> Mapping[str, Mapping[int, Tensor]]:
+    """Stage -> party -> sum over its messages of g / ||g||, row by row (N, d); all the attacks need of them."""
+    if view.sums:
+        return view.sums
+    found: dict[str, dict[int, Tensor]] = {}
+    every = view.gradients()
+    for party in view.parties:
+        steps = [(rows, g) for p, rows, g in every if p == party]
+        if steps:
+            first = _epoch(steps, view.rows)
+            ends = {"first epoch": first, "first tenth": max(first, len(steps) // 10), "all epochs": len(steps)}
+            for name, end in ends.items():
+                found.setdefault(name, {})[party] = summed(steps[:end], view.rows)
+    return found
+
+
+def condensed(view: View) -> View:
+    """The same knowledge for every attack in a fraction of the memory: batches become their sums and newest rows."""
+    batched = {e.party for e in view.exchanges if isinstance(e.request, ForwardBatch | BackwardBatch | BackwardMixed)}
+    last = {p: view.last_embeddings(p) for p in batched}
+    kept = tuple(
+        e for e in view.exchanges
+        if isinstance(e.request, Learn)
+        or (isinstance(e.reply, Embeddings | Learned) and len(e.reply.values) == view.rows and e.party not in batched)
+    )  # fmt: skip
+    newest = {p: f for p, f in last.items() if f is not None}
+    return replace(view, exchanges=kept, sums=sums(view), newest=newest)
+
+
+def _epoch(steps: list[tuple[Tensor, Tensor]], rows: int) -> int:
     """How many messages it takes until almost every row has had a gradient."""
     seen: set[int] = set()
-    for count, (_, batch, _) in enumerate(steps, 1):
+    for count, (batch, _) in enumerate(steps, 1):
         seen |= set(batch.tolist())
         if len(seen) >= 0.95 * rows:
             return count
     return len(steps)
 
 
-def summed(steps: list[tuple[int, Tensor, Tensor]], view: View) -> Tensor:
-    """sum over batches of g / ||g||, row by row; colluding parties side by side."""
-    parts = []
-    for party in view.parties:
-        mine = [(rows, g) for p, rows, g in steps if p == party]
-        if mine:
-            total = mine[0][1].new_zeros(view.rows, mine[0][1].shape[1])
-            for rows, g in mine:
-                total.index_add_(0, rows, unit(g))
-            parts.append(total)
-    return torch.cat(parts, 1)
+def summed(steps: list[tuple[Tensor, Tensor]], rows: int) -> Tensor:
+    """sum over batches of g / ||g||, row by row (N, d)."""
+    total = steps[0][1].new_zeros(rows, steps[0][1].shape[1])
+    for batch, g in steps:
+        total.index_add_(0, batch, unit(g))
+    return total
 
 
 def one_stage(g: Tensor, known: Known, classes: int) -> dict[str, Guess]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from protoevfl.core.transport import unit
 from protoevfl.privacy.defences.release import space
-from protoevfl.privacy.learners import memberships
+from protoevfl.privacy.learners import largest, memberships
 from protoevfl.privacy.view import Guess, Known, Release, View
 
 STRENGTHS = (1e-4, 1e-2, 1.0)  # c, in units of the largest eigenvalue of A^T A
@@ -86,15 +86,24 @@ def solutions(a: Tensor, sums: Tensor, known: Known) -> dict[str, Tensor]:
     """W (N, Z) by several solvers; labels that are known leave the equations."""
     n, z = len(a), sums.shape[1]
     fixed = known.labels.to(a.device)
-    eye = torch.eye(a.shape[1], dtype=a.dtype, device=a.device)
     mask = (fixed < 0)[:, None]
     rest = sums - torch.where(mask, 0.0, a).T @ torch.nn.functional.one_hot(fixed.clamp(min=0), z).to(a)
     free = torch.where(mask, a, 0.0)
-    gram = free.T @ free
-    top = torch.linalg.matrix_norm(gram, 2).clamp(min=1e-12)
-    found = {f"ridge {c:g}": free @ torch.linalg.solve(gram + c * top * eye, rest) for c in STRENGTHS}
+    top = largest(free).clamp(min=1e-12)
+    found = {f"ridge {c:g}": _ridge(free, rest, c * top) for c in STRENGTHS}
     start = torch.full((n, z), 1 / z, dtype=a.dtype, device=a.device)
     relaxed = memberships(a, sums, fixed, start)
     found["simplex"] = relaxed
-    found["corners"] = memberships(a, sums, fixed, relaxed, steps=300, push=float(gram.diagonal().mean()) * 0.2)
+    push = 0.2 * float(free.square().sum(0).mean())
+    found["corners"] = memberships(a, sums, fixed, relaxed, steps=300, push=push)
     return found
+
+
+def _ridge(a: Tensor, sums: Tensor, c: Tensor) -> Tensor:
+    """A (A^T A + c I)^-1 S = (A A^T + c I)^-1 A S (N, Z), by the smaller of the two systems."""
+    n, d = a.shape
+    eye = torch.eye(min(n, d), dtype=a.dtype, device=a.device)
+    w: Tensor = (
+        a @ torch.linalg.solve(a.T @ a + c * eye, sums) if d <= n else torch.linalg.solve(a @ a.T + c * eye, a @ sums)
+    )
+    return w
