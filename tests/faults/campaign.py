@@ -1,192 +1,163 @@
-"""The fault campaign: `make faults`, or `python -m tests.faults.campaign [--moments 20] [--only kill,proxy,...]`.
+"""The fault campaign: `make faults`, or `python -m tests.faults.campaign [--moments 20] [--only kill,wire,...]`.
 
 Real hub and parties on this machine. Every case says what was done, whether the run ended as it must, how long after
-the fault, and whether the result is the in-process engine's, bit for bit. Exit code 1 if any case failed.
+the fault, and whether the result is the in-process engine's, bit for bit. Cases that ended well in the results file are
+passed over, so a campaign can be stopped and taken up again; `--part 1/2` and `--part 2/2` share it between two
+processes. Exit code 1 if any case failed.
 """
 
 import argparse
 import json
 import random
-import signal
+import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
-from tests.faults import intruders
-from tests.faults.federation import Federation, expected, kill, same
+from tests.faults import disks, intruders, kills, skips
+from tests.faults.cases import Case, finish, quiet
+from tests.faults.federation import Federation, expected
+from tests.faults.kills import ROUNDS
 from tests.faults.proxy import FaultProxy
 
-ROUNDS = 10
+Trial = Callable[[Federation], Case]
+PARTS = ("kill", "stop", "wire", "intruder", "disk", "skip")
+TOLD = {"intruder": intruders.TRIALS, "disk": disks.TRIALS, "skip": skips.TRIALS}
 
 
-@dataclass
-class Case:
-    """One line of the campaign's table."""
-
-    kind: str
-    what: str
-    good: bool
-    seconds: float
-    detail: str = ""
-
-
-def kills(federation: Federation, moments: int, rng: random.Random) -> Iterator[Case]:
-    """kill -9 of any worker, any main process, the hub, at random moments from submission to the last round."""
-    for target in ("party worker", "party main process", "hub"):
-        for number in range(moments):
-            yield _kill(federation, target, rng, f"kill-{target.split()[-1]}-{number}-{rng.randrange(10**6)}")
-
-
-def _kill(federation: Federation, target: str, rng: random.Random, run: str) -> Case:
-    federation.up()
-    victim = "hub" if target == "hub" else rng.choice(federation.parties)
-    spec = federation.spec(run)
-    running = federation.submit(spec, _quiet)
-    moment = rng.uniform(1.0, 30.0)
-    time.sleep(moment)
-    at = federation.round(run)
-    pids = federation.workers(victim) if target == "party worker" else (federation.main(victim),)
-    kill(*pids)
-    start = time.monotonic()
-    if target != "party worker":
-        time.sleep(rng.uniform(0, 3))
-        federation.up(victim)
-    return _finish(federation, running, "kill -9", f"{target} {victim} {moment:.1f} s in, round {at}", start)
+def trials(part: str, options: argparse.Namespace, parties: tuple[str, ...]) -> Iterator[tuple[str, Trial]]:
+    """(key, what to do) of a part of the campaign, the same for the same seed."""
+    commit = options.commit
+    if part == "kill":
+        for number in range(options.moments):  # all targets in turn: a campaign cut short has some of each
+            for target in kills.TARGETS:
+                moment = list(kills.moments(target, number + 1, options.seed, parties))[-1]
+                yield moment.key, partial(kills.kill_case, moment=moment, commit=commit)
+    elif part == "stop":
+        for moment in kills.stop_moments(options.stops, options.seed, parties):
+            yield moment.key, partial(kills.stop_case, moment=moment, seconds=options.stop_s, commit=commit)
+    elif part == "wire":
+        for what, settings in WIRES.items():
+            yield f"proxy-{what}", partial(wire, what=what, settings=settings, seed=options.seed, commit=commit)
+    else:
+        for what, trial in TOLD[part].items():
+            yield f"{part}-{what}", partial(told, kind=part, what=what, trial=trial, commit=commit)
+        if part == "intruder":
+            yield "intruder-after", partial(after, commit=commit)
 
 
-def stops(federation: Federation, seconds: float, rng: random.Random) -> Iterator[Case]:
-    """SIGSTOP for a while, then SIGCONT; the deadline for an answer is shorter than the stop."""
-    for what in ("party worker", "party main process", "hub"):
-        federation.up()
-        victim = "hub" if what == "hub" else rng.choice(federation.parties[1:])
-        spec = federation.spec(f"stop-{rng.randrange(10**6)}", deadline_s=20.0, wait_s=180.0)
-        running = federation.submit(spec, _quiet)
-        federation.wait_for_round(spec.run, 3)
-        pids = federation.workers(victim) if "worker" in what else (federation.main(victim),)
-        start = time.monotonic()
-        kill(*pids, how=signal.SIGSTOP)
-        time.sleep(seconds)
-        kill(*pids, how=signal.SIGCONT)
-        yield _finish(federation, running, f"SIGSTOP {seconds:g} s", f"{what} {victim}", start)
+WIRES: dict[str, dict[str, float]] = {
+    "delay 50 ms a piece": {"delay_s": 0.05},
+    "cut 1 % of pieces": {"cut": 0.01},
+    "truncate 1 % of pieces": {"truncate": 0.01},
+    "flip a bit in 1 % of pieces": {"flip": 0.01},
+}
 
 
-def wires(federation: Federation, rng: random.Random) -> Iterator[Case]:
+def wire(federation: Federation, what: str, settings: dict[str, float], seed: int, commit: str) -> Case:
     """One party talks to the hub through a proxy that misbehaves."""
-    faults = {
-        "delay 50 ms a piece": {"delay_s": 0.05},
-        "cut 1 % of pieces": {"cut": 0.01},
-        "truncate 1 % of pieces": {"truncate": 0.01},
-        "flip a bit in 1 % of pieces": {"flip": 0.01},
-    }
-    for what, settings in faults.items():
+    federation.down()
+    proxy = FaultProxy(federation.port, seed=random.Random(f"{seed}/{what}").randrange(10**6))
+    with intruders.redirected(federation, "shop", proxy.port):
+        federation.up()
+        size = {"rounds": ROUNDS, "rows": 4000}
+        spec = federation.spec(f"wire-{int(time.time())}", settings=size, wait_s=240.0)
+        running = federation.submit(spec, quiet)
+        federation.wait_for_round(spec.run, 1)
+        for name, value in settings.items():
+            setattr(proxy, name, value)
+        case = Case("proxy", f"proxy-{what}", what, False, 0.0, commit=commit)
+        case = finish(federation, running, case, 1, time.monotonic())
+        case.detail += f"; {proxy.faults} faults in {proxy.pieces} pieces"
         federation.down()
-        proxy = FaultProxy(federation.port, seed=rng.randrange(10**6))
-        with intruders.redirected(federation, "shop", proxy.port):
-            federation.up()
-            spec = federation.spec(
-                f"wire-{rng.randrange(10**6)}", settings={"rounds": ROUNDS, "rows": 4000}, wait_s=240.0
-            )
-            running = federation.submit(spec, _quiet)
-            federation.wait_for_round(spec.run, 1)
-            for name, value in settings.items():
-                setattr(proxy, name, value)
-            start = time.monotonic()
-            case = _finish(federation, running, "proxy", what, start)
-            case.detail += f"; {proxy.faults} faults in {proxy.pieces} pieces"
-            yield case
-            federation.down()
-            proxy.close()
+        proxy.close()
+    return case
 
 
-def _finish(federation: Federation, running: object, kind: str, what: str, start: float) -> Case:
-    from tests.faults.federation import Running
-
-    assert isinstance(running, Running)
-    spec = running.spec
-    try:
-        running.done(spec.deadline_s + spec.wait_s + 120)
-        good = same(federation, spec)
-        detail = "same result, bit for bit" if good else "another result"
-    except TimeoutError as error:  # beyond the deadline: a failure, even if it can be resumed
-        good, detail = False, f"{error}; resume: {_resume(federation, spec.run) and same(federation, spec)}"
-    except Exception as error:
-        good = _resume(federation, spec.run) and same(federation, spec)
-        detail = f"{type(error).__name__}: {error} -> resume: {'same result' if good else 'failed'}"
-    seconds = time.monotonic() - start
-    time.sleep(3)
-    left = federation.leftovers()
-    if left:
-        time.sleep(15)
-        left = federation.leftovers()
-    return Case(kind, what, good and not left, seconds, detail + (f"; left over: {left}" if left else ""))
-
-
-def _resume(federation: Federation, run: str) -> bool:
-    from protoevfl.deploy import supervise
-
+def told(federation: Federation, kind: str, what: str, trial: Callable[[Federation], str], commit: str) -> Case:
+    """A trial that returns the words of the refusal or error, "" when there was none."""
     federation.up()
-    try:
-        supervise.resume(federation.kit(federation.parties[0]), run, _quiet)
-    except Exception as error:
-        print(f"      resume: {error}")
-        return False
-    return True
+    start = time.monotonic()
+    said = trial(federation)
+    return Case(kind, f"{kind}-{what}", what, bool(said), time.monotonic() - start, None, said, commit)
 
 
-def _quiet(text: str) -> None:
-    """Nobody watches."""
-
-
-def intruder_cases(federation: Federation) -> Iterator[Case]:
-    """Who must not get in, and what must not be done."""
+def after(federation: Federation, commit: str) -> Case:
+    """Nobody was harmed."""
     federation.up()
-    for what, trial in intruders.TRIALS.items():
-        start = time.monotonic()
-        try:
-            refused = trial(federation)
-            good, detail = bool(refused), refused
-        except Exception as error:
-            good, detail = False, f"{type(error).__name__}: {error}"
-        yield Case("intruder", what, good, time.monotonic() - start, detail)
-    federation.up()
-    spec = federation.spec(f"after-{int(time.time())}")
-    yield _finish(federation, federation.submit(spec, _quiet), "intruder", "a run after all of them", time.monotonic())
+    running, start = federation.submit(federation.spec(f"after-{int(time.time())}"), quiet), time.monotonic()
+    case = Case("intruder", "intruder-after", "a run after all of them", False, 0.0, commit=commit)
+    return finish(federation, running, case, 0, start)
+
+
+def ended_well(path: Path) -> set[str]:
+    """Keys of the cases that need no repetition: their last line is good."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    last = {line["key"]: line["good"] for line in lines}
+    return {key for key, good in last.items() if good}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--moments", type=int, default=20)
+    parser.add_argument("--moments", type=int, default=20, help="kills a target")
+    parser.add_argument("--stops", type=int, default=2, help="SIGSTOPs a target")
     parser.add_argument("--stop-s", type=float, default=60.0)
-    parser.add_argument("--only", default="kill,stop,wire,intruder")
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--keys", default="", help="run cases whose key holds this text, also those that ended well")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("faults.jsonl"))
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--out", type=Path, default=Path("results/faults.jsonl"))
     options = parser.parse_args()
-    rng = random.Random(options.seed)
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder, options.out.open("a") as out:
+    options.commit = commit()
+    share, shares = map(int, options.part.split("/"))
+    done, failed = ended_well(options.out), 0
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         federation = Federation(Path(folder))
         assert expected(federation.spec("x")).shape == (ROUNDS + 1, len(federation.parties))
-        parts: dict[str, Callable[[], Iterator[Case]]] = {
-            "kill": lambda: kills(federation, options.moments, rng),
-            "stop": lambda: stops(federation, options.stop_s, rng),
-            "wire": lambda: wires(federation, rng),
-            "intruder": lambda: intruder_cases(federation),
-        }
+        todo = [t for part in options.only.split(",") for t in trials(part, options, federation.parties)]
+        chosen = [t for t in todo if (options.keys in t[0] if options.keys else t[0] not in done)]
         try:
-            for part in options.only.split(","):
-                for case in parts[part]():
-                    failed += not case.good
-                    print(f"{'ok  ' if case.good else 'FAIL'} {case.kind:<14} {case.what:<52} {case.seconds:6.1f} s  "
-                          f"{case.detail}", flush=True)  # fmt: skip
-                    out.write(json.dumps(asdict(case)) + "\n")
-                    out.flush()
+            for key, trial in chosen[share - 1 :: shares]:
+                failed += not report(attempt(federation, key, trial, options.commit, folder), options.out)
         finally:
             federation.down()
             print("processes left:", federation.all_processes() or "none")
     return 1 if failed else 0
+
+
+def attempt(federation: Federation, key: str, trial: Trial, commit: str, folder: str) -> Case:
+    """A trial that breaks is a failed case, not the end of the campaign."""
+    try:
+        case = trial(federation)
+    except Exception as error:
+        traceback.print_exc()
+        case = Case(key.split("-")[0], key, key, False, 0.0, None, f"{type(error).__name__}: {error}", commit)
+    case.detail = case.detail.replace(folder, "FOLDER")  # no machine path in the file
+    return case
+
+
+def report(case: Case, out: Path) -> bool:
+    took = f"{case.seconds:6.1f} s"
+    print(f"{'ok  ' if case.good else 'FAIL'} {case.kind:<12} {case.what:<60} {took}  {case.detail}", flush=True)
+    facts = {n: round(v, 1) if isinstance(v, float) else v for n, v in asdict(case).items()}
+    out.parent.mkdir(exist_ok=True)
+    with out.open("a") as file:
+        file.write(json.dumps(facts) + "\n")
+    return case.good
+
+
+def commit() -> str:
+    """The code that was tried; "+" where the package's files differ from it."""
+
+    def say(*words: str) -> str:
+        return subprocess.run(["git", *words], capture_output=True, text=True).stdout.strip()
+
+    return say("rev-parse", "--short", "HEAD") + ("+" if say("status", "--short", "src/protoevfl/deploy") else "")
 
 
 if __name__ == "__main__":
