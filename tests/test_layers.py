@@ -14,7 +14,7 @@ import protoevfl
 ROOT = Path(protoevfl.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"core", "messages", "progress", "records", "toml_section"},
+    {"core", "messages", "progress", "ranks", "records", "toml_section"},
     {"data", "models", "method", "fit", "privacy"},
     {"party", "owner", "head", "drive", "notebook", "tracking"},
     {"methods"},
@@ -25,6 +25,7 @@ LAYERS: list[set[str]] = [
     {"experiments", "estimator"},
     {"report"},
     {"cli"},  # and cli_*, which may import each other
+    {"__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 OPTIONAL = {

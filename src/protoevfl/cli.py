@@ -5,11 +5,13 @@ whose module (or what it needs) is not installed is not listed. Exit codes: 0 do
 stderr), 130 stopped by Ctrl-C (what was kept is said by the command), 1 anything else.
 """
 
+import contextlib
 import importlib
 import importlib.util
 import logging
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +21,7 @@ from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from protoevfl.errors import UserError
-from protoevfl.progress import MANNER
+from protoevfl.progress import MANNER, helping
 
 LEVELS = ("debug", "info", "warning", "error")
 QUIET = "No bars, no comments; results and errors only."
@@ -138,7 +140,7 @@ def set_log_level(value: str | None) -> None:
 
 def set_log_file(value: str | None) -> None:
     """Sends the log of the package to a file, instead of stderr."""
-    if value is None:
+    if value is None or helping():
         return
     log = logging.getLogger("protoevfl")
     try:
@@ -181,13 +183,14 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
-    MANNER.quiet = MANNER.json = False
+    MANNER.quiet, MANNER.json = helping(), False
     log = logging.getLogger("protoevfl")
     log.propagate, log.handlers[:] = False, [logging.NullHandler()]
     log.setLevel(logging.NOTSET)
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
-        result = app(args=given or ["--help"], prog_name="protoevfl", standalone_mode=False)
+        with _muted() if helping() else contextlib.nullcontext():
+            result = app(args=given or ["--help"], prog_name="protoevfl", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except UserError as error:
         return _fail(str(error))
@@ -202,6 +205,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fail(f"{said}{_hint(error)}") if said else 2  # without a message: the help was printed
         log.exception("internal error")
         raise
+
+
+@contextlib.contextmanager
+def _muted() -> Iterator[None]:
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def _hint(error: Any) -> str:

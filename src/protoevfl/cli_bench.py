@@ -10,7 +10,7 @@ from typer import Option
 from protoevfl import cli_tables, records
 from protoevfl.cli_values import settings_for, whole_numbers
 from protoevfl.errors import UserError
-from protoevfl.progress import MANNER, Bars, note
+from protoevfl.progress import MANNER, Bars, helping, note
 
 if TYPE_CHECKING:
     from protoevfl.method import Report
@@ -135,7 +135,8 @@ def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[s
             try:
                 new = run(config, some, device=how["device"], engine=how["engine"], subsets=subsets,
                           watch=watching(bars, title))  # fmt: skip
-                records.append(out, *({**record, **stamp()} for record in new))
+                if not helping():
+                    records.append(out, *({**record, **stamp()} for record in new))
             except UserError as error:
                 failed.append(f"{title}: {error}")
                 bars.note(failed[-1])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option
 
 from protoevfl.errors import UserError
-from protoevfl.progress import MANNER, Bars, note
+from protoevfl.progress import MANNER, Bars, helping, note
 
 if TYPE_CHECKING:
     from protoevfl.config import Config
@@ -104,7 +104,10 @@ def train(
 
     loaded = _changed(config, set_ or [], seed)
     facts = {"method": loaded.method.name, "preset": loaded.method.preset, "seed": loaded.seed}
-    with tracking.start(track or [], {**facts, **loaded.method.overrides}) as tracker, Bars() as bars:
+    with (
+        tracking.start([] if helping() else track or [], {**facts, **loaded.method.overrides}) as tracker,
+        Bars() as bars,
+    ):
         owner = train_files(
             loaded,
             out,

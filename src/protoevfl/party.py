@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from protoevfl import ranks
 from protoevfl.data.table import PartyTable
 from protoevfl.messages import Message, stack, to, unstack
 from protoevfl.method import Method
@@ -23,7 +24,8 @@ def _silent(phase: str, step: int, steps: int) -> None:
 
 @dataclass
 class Rows:
-    """What G parties hold, stacked: (G, n, ...) each; bytes for images, floats for tables."""
+    """What G parties hold, stacked: (G, n, ...) each; bytes for images, floats for tables. Under torchrun the pool is
+    dealt out (`ranks.Dealt`)."""
 
     pool: Tensor
     aligned: Tensor
@@ -36,7 +38,8 @@ class Rows:
             return torch.stack([getattr(t, name) for t in tables]).to(device)
 
         spans = tables[0].spans
-        return cls(together("pool"), together("aligned"), together("query"), None if spans is None else tuple(spans))
+        pool = ranks.deal([t.pool for t in tables], device)
+        return cls(pool, together("aligned"), together("query"), None if spans is None else tuple(spans))
 
     def take(self, members: list[int]) -> "Rows":
         return Rows(self.pool[members], self.aligned[members], self.query[members], self.spans)

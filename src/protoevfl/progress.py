@@ -12,6 +12,7 @@ Nothing is drawn with --quiet or when stderr is not a terminal. Rich is imported
 """
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,6 +31,11 @@ class Manner:
 
 
 MANNER = Manner()
+
+
+def helping() -> bool:
+    """Whether this is one of torchrun's processes but the first: that one alone speaks and writes files."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "0") != "0"
 
 
 def note(text: str) -> None:

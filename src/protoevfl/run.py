@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import protoevfl
+from protoevfl import ranks
 from protoevfl.core import metrics
 from protoevfl.core import random as rnd
 from protoevfl.data import sources
@@ -145,6 +146,7 @@ def run(
         return []
     device = choose_device(device)
     kind = choose_engine(engine, device)
+    ranks.join(device)
     method = build(config.method, config.preset, config.dataset, config.overrides)
     worlds = [prepare(config, seed, device) for seed in seeds]
     parties = engine_for(method, worlds, kind, device)

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from protoevfl import ranks
 from protoevfl.core import metrics, novelty, prototypes, transport
 from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
@@ -78,12 +79,8 @@ class ProtoEVFL:
         if (layers or self.layers) == ("output",):
             return f
         if "mean" not in cohort.memory:
-            own = embed(cohort.net, cohort.rows.pool, self.layers)
-            spread = own.std(1, keepdim=True)
-            cohort.memory |= {
-                "mean": own.mean(1, keepdim=True),
-                "spread": spread + 0.05 * spread.mean(-1, keepdim=True),
-            }
+            mean, spread = ranks.moments(cohort.rows.pool, lambda own: embed(cohort.net, own, self.layers))
+            cohort.memory |= {"mean": mean, "spread": spread + 0.05 * spread.mean(-1, keepdim=True)}
         return (f - cohort.memory["mean"]) / cohort.memory["spread"]
 
     def learn(self, cohort: Cohort, request: Learn) -> Learned:

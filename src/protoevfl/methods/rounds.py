@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from protoevfl import ranks
 from protoevfl.core import losses, priors, transport
 from protoevfl.core import random as rnd
 from protoevfl.fit import fit
@@ -22,7 +23,7 @@ def scores_of(f: Tensor, mu: Tensor, shown: Tensor, temperature: float | None) -
 @torch.no_grad()
 def local_prior(cohort: Cohort, mu: Tensor, shown: Tensor, common: Tensor, s: RoundSettings) -> Tensor:
     """EM over the pool, mixed with the global prior: gamma p^g + (1 - gamma) p -> (G, Z)."""
-    scores = scores_of(embed(cohort.net, cohort.rows.pool), mu, shown, s.temperature)
+    scores = ranks.for_rows(cohort.rows.pool, lambda rows: scores_of(embed(cohort.net, rows), mu, shown, s.temperature))
     prior = priors.estimate(scores, s.prior_steps, s.prior_floor)
     if s.mixed_prior:
         gamma = priors.mixing_ratio(priors.pseudo_label_counts(scores, prior))

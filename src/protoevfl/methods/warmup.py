@@ -6,11 +6,12 @@ own marginals (SCARF). The contrast is the NT-Xent loss on the extractor's outpu
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 
+from protoevfl import ranks
 from protoevfl.core import augment, losses
 from protoevfl.core import random as rnd
 from protoevfl.fit import fit
@@ -42,12 +43,17 @@ Views = Callable[[Tensor, rnd.Counter], Tensor]  # (rows (G, B), step) -> two vi
 
 
 def own_rows(cohort: Cohort) -> Tensor:
-    """All rows of the party, pool and aligned, (G, n, ...)."""
-    return torch.cat([cohort.rows.pool, cohort.rows.aligned], 1)
+    """All rows of the party, pool and aligned, (G, n, ...); dealt out where the pool is."""
+    pool: Tensor | ranks.Dealt = cohort.rows.pool
+    if isinstance(pool, ranks.Dealt):
+        return cast(Tensor, pool.followed_by(cohort.rows.aligned))
+    return torch.cat([pool, cohort.rows.aligned], 1)
 
 
-def gather(rows: Tensor, index: Tensor) -> Tensor:
+def gather(rows: Tensor | ranks.Dealt, index: Tensor) -> Tensor:
     """rows (G, n, ...) at index (G, B) -> (G, B, ...)."""
+    if isinstance(rows, ranks.Dealt):
+        return rows.take(index)
     members = torch.arange(len(rows), device=rows.device)[:, None]
     return rows[members, index]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from protoevfl import ranks
 from protoevfl.config import Config, resolve
 from protoevfl.core import metrics
 from protoevfl.data.align import align
@@ -20,6 +21,7 @@ from protoevfl.own.stored_owner import StoredOwner
 from protoevfl.own.stored_party import StoredParty
 from protoevfl.own.train import Progress, Trained, train
 from protoevfl.privacy.policy import PrivacySettings
+from protoevfl.progress import helping
 from protoevfl.run import choose_device
 
 
@@ -45,11 +47,15 @@ def train_files(
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> StoredOwner:
-    """Train on the files of a configuration and write the run directory; returns the owner with its metrics."""
+    """Train on the files of a configuration and write the run directory; returns the owner with its metrics.
+
+    Under torchrun its processes train together, and the first one writes.
+    """
     out = out or config.output
     folders.check_free(out, overwrite, MANIFEST)
     method, privacy = method_and_privacy(config)
     device = choose_device(config.device)
+    ranks.join(device)
     world = prepare(config, progress)
     for note in world.notes:
         say(note)
@@ -63,7 +69,9 @@ def train_files(
     if len(world.validation_labels):
         owner.metrics["validation"] = validation_metrics(trained, owner, world)
     parties = [stored_party(trained, m, part, config) for m, part in enumerate(world.parties)]
-    write_run(out, parties, owner, {"method": method_facts(method), "privacy": asdict(privacy), "seed": config.seed})
+    facts = {"method": method_facts(method), "privacy": asdict(privacy), "seed": config.seed}
+    if not helping():
+        write_run(out, parties, owner, facts)
     return owner
 
 

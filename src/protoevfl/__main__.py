@@ -1,0 +1,7 @@
+"""`python -m protoevfl`, the form that torchrun starts."""
+
+import sys
+
+from protoevfl.cli import main
+
+sys.exit(main())
