@@ -1,19 +1,24 @@
-"""All privacy figures of docs/privacy.md as JSON lines: undefended, defended, one-way, gradient methods.
+"""All privacy figures of docs/privacy.md as JSON lines: defended, undefended, one-way, paper flow, gradient methods.
 
-    python benchmarks/privacy.py --out privacy.jsonl --aligned 200,1000 --seeds 0-4
+    python benchmarks/privacy.py --out privacy.jsonl --records label_inference.jsonl --aligned 200,1000 --seeds 0-4
+    python benchmarks/privacy.py --noise noise.jsonl --seeds 0-4          the paper's two tables of noise
 
-Training runs on the GPU where there is one; attacks run meanwhile in processes on the CPU. One line a finding:
-{"run", "aligned", "threat", "known", "canary", "attack", "accuracy", "half", "yardstick", "advantage", ...}, one line a
-run with its accuracy, one line with embedding inversion.
+Training runs on the GPU where there is one, a run and its canaries as one batched model; attacks run meanwhile in
+processes on the CPU. The most important runs come first; what is in the file is not run again; after --budget seconds
+nothing new is started. One line a finding: {"run", "aligned", "threat", "known", "canary", "worst", "yardstick",
+"advantage", ...}, one line a run with its accuracy, one with embedding inversion. --records gets records of the table
+of label inference, made of the same runs (`protoevfl reproduce label_inference --merge`).
 """
 
 import argparse
 import json
 import os
+import pickle
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -22,148 +27,279 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from protoevfl.audit.figures import cases, inversion, utility
-from protoevfl.audit.record import Recording, Warm, privacy_of, record
+from protoevfl import records
+from protoevfl.audit import attack_records, rounds_of
+from protoevfl.audit.figures import cases, extra, inversion, threats, utility, width_of
+from protoevfl.audit.record import AUDIT, Recording, Warm, privacy_of, record, record_both
 from protoevfl.cli_values import settings_for, whole_numbers
-from protoevfl.guarded import noise_of
-from protoevfl.messages import Message, to
+from protoevfl.experiments import leaks
+from protoevfl.experiments.execute import Progress, execute
+from protoevfl.experiments.execute import plan as missing
+from protoevfl.experiments.jobs import stamp
+from protoevfl.messages import Learn, to
 from protoevfl.privacy.policy import PrivacySettings
-from protoevfl.privacy.protocol import Case, investigate, malicious
-from protoevfl.privacy.view import Exchange, View, together
-from protoevfl.run import RunConfig
+from protoevfl.privacy.protocol import Attempt, Case, attempt, finding
+from protoevfl.run import RunConfig, choose_device
 
 CPU = torch.device("cpu")
-DEFAULT = {"privacy.prototype_noise": 4.0, "privacy.class_noise": 0.2, "privacy.releases": 1, "privacy.rank": 16}
 FULL, SHORT = (0, 1, 4, 10), (0, 1)
+Facts = dict[str, Any]
 
 
-def plan() -> list[tuple[str, str, str, dict[str, Any], tuple[int, ...]]]:
-    """(name, method, preset, overrides, known labels), the most important first."""
-    noise = "privacy.prototype_noise"
-    bare: dict[str, Any] = {noise: 0.0, "privacy.class_noise": 0.0}
-    lines: list[tuple[str, str, str, dict[str, Any], tuple[int, ...]]] = [
-        ("one-way", "proto_evfl", "one_way", {}, ()),
-        ("undefended", "proto_evfl", "default", bare, FULL),
-        ("default", "proto_evfl", "default", DEFAULT, FULL),
-        ("paper flow", "proto_evfl", "paper", bare, SHORT),
-        ("vanilla", "vanilla", "default", {}, SHORT),
+@dataclass(frozen=True)
+class Line:
+    """One run of the plan; stages of equal rank are done for every size before the next rank starts."""
+
+    name: str
+    method: str
+    preset: str
+    known: tuple[int, ...]
+    rank: int
+    overrides: Facts = field(default_factory=dict)
+    canaries: int = 1
+    table: bool = False  # stands in the table of label inference
+
+
+def plan() -> list[Line]:
+    """The most important first."""
+    ours, noise = "proto_evfl", "privacy.prototype_noise"
+    lines = [
+        Line("one-way", ours, "one_way", SHORT, 0, table=True),
+        Line("default", ours, "default", FULL, 0, canaries=3, table=True),
+        Line("undefended", ours, "undefended", FULL, 1, table=True),
+        Line("paper flow", ours, "paper", SHORT, 2, table=True),
+        Line("vanilla", "vanilla", "default", SHORT, 3, table=True),
+        Line("one_shot", "one_shot", "default", SHORT, 3, table=True),
+        Line("fedhssl", "fedhssl", "default", SHORT, 4, table=True),
     ]
-    for sigma in (1.0, 2.0, 3.0, 6.0, 10.0, 20.0):
-        lines.append(
-            (f"sigma {sigma:g}", "proto_evfl", "default", {**DEFAULT, noise: sigma, "privacy.class_noise": 0.0}, SHORT)
-        )
+    for sigma in (2.0, 4.0, 10.0, 20.0):
+        bare: Facts = {noise: sigma, "privacy.class_noise": 0.0}
+        lines.append(Line(f"sigma {sigma:g}", ours, "default", SHORT, 5, bare, canaries=3))
     for rank in (8, 84):
-        lines.append((f"default, rank {rank}", "proto_evfl", "default", {**DEFAULT, "privacy.rank": rank}, SHORT))
+        lines.append(Line(f"default, rank {rank}", ours, "default", SHORT, 6, {"privacy.rank": rank}))
     lines += [
-        ("default, 2 releases", "proto_evfl", "default", {**DEFAULT, "privacy.releases": 2}, SHORT),
-        ("kappa 0.1 on prototypes", "proto_evfl", "default", {**bare, "privacy.prototype_kappa": 0.1}, SHORT),
-        ("kappa 0.2 on prototypes", "proto_evfl", "default", {**bare, "privacy.prototype_kappa": 0.2}, SHORT),
-        ("randomised response 1", "proto_evfl", "default", {**bare, "privacy.label_epsilon": 1.0}, SHORT),
-        ("randomised response 3", "proto_evfl", "default", {**bare, "privacy.label_epsilon": 3.0}, SHORT),
-        ("clip 1 and noise 0.1 on embeddings", "proto_evfl", "default",
-         {**DEFAULT, "privacy.clip": 1.0, "privacy.embedding_noise": 0.1}, (1,)),
-        ("fedhssl", "fedhssl", "default", {}, SHORT),
-        ("one_shot", "one_shot", "default", {}, SHORT),
+        Line("default, 2 releases", ours, "default", SHORT, 6, {"privacy.releases": 2}),
+        Line("kappa 0.1 on prototypes", ours, "undefended", SHORT, 6, {"privacy.prototype_kappa": 0.1}),
+        Line("kappa 0.2 on prototypes", ours, "undefended", SHORT, 6, {"privacy.prototype_kappa": 0.2}),
+        Line("randomised response 1", ours, "undefended", SHORT, 6, {"privacy.label_epsilon": 1.0}),
+        Line("randomised response 3", ours, "undefended", SHORT, 6, {"privacy.label_epsilon": 3.0}),
+        Line("clip 1 and noise 0.1 on embeddings", ours, "default", (1,), 6,
+             {"privacy.clip": 1.0, "privacy.embedding_noise": 0.1}),
     ]  # fmt: skip
     return lines
 
 
 def on_cpu(case: Case) -> Case:
     """The case with all tensors on the CPU, for another process."""
-
-    def moved(message: Message) -> Message:
-        return to(message, CPU)
-
-    v: View = case.view
-    exchanges = tuple(Exchange(e.party, moved(e.request), moved(e.reply)) for e in v.exchanges)
-    own, pool, wide = ({p: t.cpu() for p, t in have.items()} for have in (v.own, v.pool, v.wide))
-    return Case(case.seed, replace(v, exchanges=exchanges, own=own, pool=pool, wide=wide), case.labels.cpu())
+    v = case.view
+    moved = tuple(replace(e, request=to(e.request, CPU), reply=to(e.reply, CPU)) for e in v.exchanges)
+    own, pool, wide, newest = ({p: t.cpu() for p, t in have.items()} for have in (v.own, v.pool, v.wide, v.newest))
+    sums = {stage: {p: t.cpu() for p, t in have.items()} for stage, have in v.sums.items()}
+    view = replace(v, exchanges=moved, own=own, pool=pool, wide=wide, sums=sums, newest=newest)
+    return Case(case.seed, view, case.labels.cpu())
 
 
-def one_finding(
-    group: list[Case], threat: str, known: int, privacy: PrivacySettings, width: int, rounds: int
-) -> dict[str, Any]:
-    """A finding in a process of its own."""
+def attack(
+    blob: bytes, threat: str, known: tuple[int, ...], privacy: PrivacySettings, width: int, rounds: int
+) -> Facts:
+    """The attempts of some cases at every k, in a process of its own."""
     torch.set_num_threads(1)
     start = time.perf_counter()
-    extra = malicious(privacy, width, rounds, noise_of) if threat == "malicious" else None
-    facts = investigate(group, threat, known, extra).as_json()
+    some: list[Case] = pickle.loads(blob)  # of this program's own making
+    more = extra(threat, privacy, width, rounds)
+    made = {k: [attempt(case, threat, k, more) for case in some] for k in known}
+    return {"attempts": made, "seconds": time.perf_counter() - start}
+
+
+@dataclass
+class Stage:
+    """A run under attack: written as a whole when its last attack is in."""
+
+    line: Line
+    config: RunConfig
+    tags: Facts
+    head: list[Facts]  # lines that need no attack
+    real: list[Recording]
+    seconds: float
+    waiting: list[tuple[str, bool, Future[Facts]]] = field(default_factory=list)  # threat, canary
+
+    def done(self) -> bool:
+        return all(future.done() for *_, future in self.waiting)
+
+    def lines(self) -> tuple[list[Facts], list[Facts]]:
+        """(lines of figures, records of the table of label inference)."""
+        attempts: dict[tuple[str, bool, int], list[Attempt]] = defaultdict(list)
+        spent: dict[tuple[str, bool], float] = defaultdict(float)
+        for threat, canary, future in self.waiting:
+            result = future.result()
+            spent[threat, canary] += result["seconds"]
+            for k, made in result["attempts"].items():
+                attempts[threat, canary, k] += made
+        found = []
+        for (threat, canary, k), made in attempts.items():
+            facts = finding(made, threat, k).as_json()
+            found.append({**self.tags, "canary": canary, **facts, "attack_seconds": spent[threat, canary]})
+        table = []
+        if self.line.table:
+            parts = ([f for f in found if f["canary"] is canary] for canary in (False, True))
+            table = [{**r, **stamp()} for r in attack_records(self.config, self.real, *parts, self.seconds)]
+        return [*self.head, *(short(f) for f in found)], table
+
+
+def short(facts: Facts) -> Facts:
+    """A finding with the best of every kind of attack in place of all its lines."""
     kinds: dict[str, float] = {}
-    for line in facts.pop("lines"):
+    for line in facts["lines"]:
         if line["communicates"]:
             kind = line["attack"].split(",")[0]
             kinds[kind] = max(kinds.get(kind, 0.0), line["accuracy"])
-    return {**facts, "by_kind": kinds, "attack_seconds": time.perf_counter() - start}
+    return {**{k: v for k, v in facts.items() if k != "lines"}, "by_kind": kinds}
 
 
 class Bench:
     """Recordings in this process, attacks in others."""
 
-    def __init__(self, seeds: list[int], dataset: str, device: str, workers: int, more: dict[str, Any]) -> None:
-        self.seeds, self.dataset, self.device, self.more = seeds, dataset, device, more
-        self.pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-        self.waiting: list[tuple[dict[str, Any], Future[dict[str, Any]]]] = []
-        self.warm: Warm = {}
-        self.silent: list[Recording] = []
-
-    def run(
-        self, aligned: int, name: str, method: str, preset: str, overrides: dict[str, Any], known: tuple[int, ...]
-    ) -> Iterator[dict[str, Any]]:
-        """Yields the utility line; the attacks go to the pool."""
-        start = time.perf_counter()
-        extra = self.more if method == "proto_evfl" else {}
-        config = RunConfig(
-            dataset=self.dataset, method=method, preset=preset, aligned=aligned, overrides={**overrides, **extra}
-        )
-        plain, privacy = privacy_of(config)
-        real = record(config, self.seeds, device=self.device, warm=self.warm)
-        if name == "one-way":
-            self.silent = real
-        tags = {"run": name, "aligned": aligned, "privacy": asdict(privacy)}
-        if known:
-            hidden = record(config, self.seeds, device=self.device, canary=True, warm=self.warm)
-            self.submit(tags, real, plain, privacy, known, canary=False)
-            self.submit(tags, hidden, plain, privacy, (0,), canary=True)
-        ledger, n, z = real[0].ledger, len(real[0].world.owner.labels), real[0].world.owner.classes
-        spent: dict[str, Any] = {
-            "epsilon": ledger.epsilon(1, "down"),
-            "coalition": ledger.coalition(range(1, 4)),
-            "up": ledger.epsilon(1, "up"),
-        }
-        spent["guess_bound"] = privacy.guess_bound(n, z, self.rounds(real)) if privacy.guards_labels else None
-        yield {**tags, "utility": utility(real), "seconds": time.perf_counter() - start, **spent}
-        if name in ("undefended", "clip 1 and noise 0.1 on embeddings"):
-            yield {**tags, "inversion": inversion(real)}
-
-    @staticmethod
-    def rounds(recordings: list[Recording]) -> int:
-        return sum(p == 1 and type(q).__name__ == "Learn" for p, q, _ in recordings[0].transcript)
-
-    def submit(
-        self,
-        tags: dict[str, Any],
-        found: list[Recording],
-        plain: RunConfig,
-        privacy: PrivacySettings,
-        known: tuple[int, ...],
-        canary: bool,
+    def __init__(
+        self, seeds: list[int], dataset: str, device: str, workers: int, more: Facts, pool: int | None
     ) -> None:
-        groups = [[on_cpu(c) for c in group] for group in cases(found, self.silent, plain, privacy)]
-        single = [c for group in groups for c in group]
-        joint = [Case(g[0].seed, together(c.view for c in g), g[0].labels) for g in groups]
-        rounds = self.rounds(found)
-        threats = {"passive": single, "colluding": joint} | ({"malicious": [g[0] for g in groups]} if rounds else {})
-        for threat, group in threats.items():
-            for k in known if threat == "passive" else [k for k in known if k < 2]:
-                future = self.pool.submit(one_finding, group, threat, k, privacy, 84, rounds)
-                self.waiting.append(({**tags, "canary": canary}, future))
+        self.seeds, self.dataset, self.device, self.more, self.rows = seeds, dataset, device, more, pool
+        self.processes = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        self.warm: Warm = {}
+        self.silent: dict[int, list[Recording]] = {}
+
+    def config(self, line: Line, aligned: int) -> RunConfig:
+        given = {**line.overrides, **(self.more if line.method == "proto_evfl" else {})}
+        if line.preset == "one_way":
+            given.pop("rounds.count", None)
+        return RunConfig(
+            dataset=self.dataset,
+            method=line.method,
+            preset=line.preset,
+            aligned=aligned,
+            pool=self.rows,
+            overrides=given,
+        )
+
+    def start(self, line: Line, aligned: int) -> Stage:
+        """Trains; the attacks go to the processes."""
+        if aligned not in self.silent:
+            way = self.config(plan()[0], aligned)
+            self.silent[aligned] = record(way, self.seeds, device=self.device, warm=self.warm)
+        start = time.perf_counter()
+        config = self.config(line, aligned)
+        plain, privacy = privacy_of(config)
+        real, hidden = record_both(config, self.seeds, canaries=line.canaries, device=self.device, warm=self.warm)
+        tags = {"run": line.name, "aligned": aligned, "privacy": asdict(privacy), "seeds": self.seeds}
+        trained = time.perf_counter() - start
+        head = [self.head(tags, real, privacy, trained)]
+        if line.name in ("undefended", "clip 1 and noise 0.1 on embeddings"):
+            head.append({**tags, "inversion": inversion(real)})
+        marked = replace(config, overrides={**config.overrides, AUDIT: True})
+        stage = Stage(line, marked, tags, head, [], 0.0)
+        for some, canary, known in ((real, False, line.known), (hidden, True, (0,))):
+            silent = self.silent[aligned] * (line.canaries if canary else 1)
+            groups = cases(some, silent, plain, privacy)
+            for threat, blob, ks in batches(groups, rounds_of(real), known):
+                job = (blob, threat, ks, privacy, width_of(groups), rounds_of(real))
+                stage.waiting.append((threat, canary, self.processes.submit(attack, *job)))
+        stage.real = [replace(r, transcript=[t for t in r.transcript if isinstance(t[1], Learn)]) for r in real]
+        stage.seconds = (time.perf_counter() - start) / len(self.seeds)
+        return stage
+
+    def head(self, tags: Facts, real: list[Recording], privacy: PrivacySettings, seconds: float) -> Facts:
+        """Utility, what was spent, what is proven, what it cost."""
+        first = real[0]
+        n, z, parties = len(first.world.owner.labels), first.world.owner.classes, first.world.owner.parties[1:]
+        memory = torch.cuda.max_memory_allocated() / 2**20 if choose_device(self.device) == "cuda" else None
+        bound = {
+            name: privacy.guess_bound(n, z, rounds_of(real), receivers) if privacy.guards_labels else None
+            for name, receivers in (("guess_bound", 1), ("coalition_guess_bound", len(parties)))
+        }
+        return {
+            **tags, **bound, "utility": utility(real), "seconds": seconds, "peak_memory_mb": memory,
+            "epsilon": first.ledger.epsilon(1, "down"), "coalition": first.ledger.coalition(parties),
+            "up": first.ledger.epsilon(1, "up"), **stamp(),
+        }  # fmt: skip
+
+
+def batches(
+    groups: list[list[Case]], rounds: int, known: tuple[int, ...]
+) -> Iterator[tuple[str, bytes, tuple[int, ...]]]:
+    """(threat, pickled cases of one run, known labels): small enough to keep all processes busy to the end."""
+    for group in groups:
+        for threat, some in threats([group], rounds).items():
+            ks = known if threat == "passive" else tuple(k for k in known if k < 2)
+            if ks:
+                yield threat, pickle.dumps([on_cpu(case) for case in some]), ks
+
+
+def stages(given: argparse.Namespace, seeds: list[int]) -> list[tuple[int, Line]]:
+    """What is missing, in order: by rank, then by size; the curves of the last ranks with the first size only."""
+    sizes = whole_numbers(given.aligned, "--aligned")
+    wanted = [line for line in plan() if not given.only or line.name in given.only.split(";")]
+    there = {(r["run"], r["aligned"], tuple(r["seeds"])) for r in records.read(given.out) if "utility" in r}
+    ordered = sorted(
+        ((line.rank, n, line) for line in wanted for n in sizes if line.rank < 5 or n == sizes[0]), key=_first
+    )
+    return [(n, line) for _, n, line in ordered if (line.name, n, tuple(seeds)) not in there]
+
+
+def _first(item: tuple[int, int, Line]) -> tuple[int, int]:
+    return item[:2]
+
+
+def attack_all(given: argparse.Namespace, seeds: list[int]) -> None:
+    start = time.perf_counter()
+    more = settings_for(["proto_evfl"], given.set)["proto_evfl"]
+    bench = Bench(seeds, given.dataset, given.device, given.workers, more, given.pool)
+    todo, under_way = stages(given, seeds), list[Stage]()
+
+    def tell(text: str) -> None:
+        print(f"{time.perf_counter() - start:6.1f} s  {text}", flush=True)
+
+    def write(ready: Callable[[Stage], bool]) -> None:
+        for stage in [s for s in under_way if ready(s)]:
+            under_way.remove(stage)
+            figures, table = stage.lines()
+            for path, lines in ((given.out, figures), (given.records, table)):
+                for facts in lines if path else ():
+                    records.append(Path(path), facts)
+            tell(f"{stage.tags['aligned']} {stage.line.name}: written")
+
+    for place, (aligned, line) in enumerate(todo):
+        if time.perf_counter() - start > given.budget:
+            tell(f"budget spent: {len(todo) - place} runs left; the same command goes on from here")
+            break
+        under_way.append(bench.start(line, aligned))
+        tell(f"{aligned} {line.name}: trained in {under_way[-1].head[0]['seconds']:.1f} s")
+        write(Stage.done)
+    for stage in list(under_way):
+        write(lambda one, stage=stage: one is stage)  # type: ignore[misc]
+    bench.processes.shutdown()
+    tell("done")
+
+
+def noise_tables(given: argparse.Namespace, seeds: list[int]) -> None:
+    """Both tables of noise, by importance; resumes."""
+    path = Path(given.noise)
+    jobs = missing([leaks.NOISE_REPRESENTATIONS, leaks.NOISE_PROTOTYPES], seeds, records.read(path))
+    start = time.perf_counter()
+
+    def tell(state: Progress) -> None:
+        print(f"{time.perf_counter() - start:6.1f} s  {state.done}/{state.total} {state.last}", flush=True)
+
+    state = execute(jobs, path, device=given.device, budget=given.budget, tell=tell)
+    print(f"{state.left_out} left, {len(state.failures)} failed {state.failures or ''}", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="privacy.jsonl")
+    parser.add_argument("--records", default="", help="file for records of the table of label inference")
+    parser.add_argument("--noise", default="", help="file for records of the tables of noise; then nothing else is run")
     parser.add_argument("--dataset", default="fashion_mnist")
     parser.add_argument("--aligned", default="200,1000")
+    parser.add_argument("--pool", type=int, help="unaligned rows of each party, for a quick look")
     parser.add_argument("--seeds", default="0-4")
     parser.add_argument("--only", default="", help="names of runs, separated by ;")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no further run is started")
@@ -171,36 +307,11 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", action="append", default=[], help="settings of proto_evfl, for a quick look")
     given = parser.parse_args()
-    more = settings_for(["proto_evfl"], given.set)["proto_evfl"]
-    bench = Bench(whole_numbers(given.seeds, "--seeds"), given.dataset, given.device, given.workers, more)
-    chosen = [line for line in plan() if not given.only or line[0] in given.only.split(";")]
-    start = time.perf_counter()
-    with Path(given.out).open("a") as file:
-
-        def write(facts: dict[str, Any]) -> None:
-            file.write(json.dumps(facts) + "\n")
-            file.flush()
-
-        sizes = whole_numbers(given.aligned, "--aligned")
-        first = {"one-way", "undefended", "default", "paper flow"}  # of every size before the rest of any
-        stages = [(n, line) for n in sizes for line in chosen if line[0] in first or n == sizes[0]]
-        stages += [(n, line) for n in sizes[1:] for line in chosen if line[0] not in first]
-        done = 0
-        silent: dict[int, list[Recording]] = {}
-        for aligned, line in stages:
-            if time.perf_counter() - start > given.budget:
-                break
-            bench.silent = silent.get(aligned, [])
-            for facts in bench.run(aligned, *line):
-                write(facts)
-            silent[aligned] = bench.silent
-            done += 1
-            print(f"{time.perf_counter() - start:6.1f} s  {aligned} {line[0]}", flush=True)
-        print(f"{done} of {len(stages)} runs, {len(bench.waiting)} attack tables under way", flush=True)
-        for tags, future in bench.waiting:
-            write({**tags, **future.result()})
-    bench.pool.shutdown()
-    print(f"{time.perf_counter() - start:6.1f} s  done", flush=True)
+    seeds = whole_numbers(given.seeds, "--seeds")
+    (noise_tables if given.noise else attack_all)(given, seeds)
+    if given.out and not given.noise:
+        done = {(r["run"], r["aligned"]) for r in records.read(given.out) if "utility" in r}
+        print(json.dumps(sorted(map(list, done))), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from protoevfl.presets import build
 from protoevfl.privacy.attacks.gradients import condensed
 from protoevfl.privacy.attacks.inversion import invert
 from protoevfl.privacy.policy import PrivacySettings
-from protoevfl.privacy.protocol import Case, Finding, investigate, malicious
+from protoevfl.privacy.protocol import Case, Extra, Finding, investigate, malicious
 from protoevfl.privacy.scores import interval
 from protoevfl.privacy.view import View, together, views
 from protoevfl.run import RunConfig
@@ -75,18 +75,17 @@ def width_of(groups: list[list[Case]]) -> int:
 
 def findings(groups: list[list[Case]], privacy: PrivacySettings, rounds: int, known: Sequence[int]) -> list[Finding]:
     """Every threat model at every k."""
-    parts = threats(groups, rounds)
+    parts, width = threats(groups, rounds), width_of(groups)
     return [
-        one_finding(some, threat, k, privacy, width_of(groups), rounds) for k in known for threat, some in parts.items()
+        investigate(some, threat, k, extra(threat, privacy, width, rounds))
+        for k in known
+        for threat, some in parts.items()
     ]
 
 
-def one_finding(
-    some: Sequence[Case], threat: str, known: int, privacy: PrivacySettings, width: int, rounds: int
-) -> Finding:
-    """One threat model at one k."""
-    extra = malicious(privacy, width, rounds, noise_of) if threat == "malicious" else None
-    return investigate(some, threat, known, extra)
+def extra(threat: str, privacy: PrivacySettings, width: int, rounds: int) -> Extra | None:
+    """What a malicious party does on top."""
+    return malicious(privacy, width, rounds, noise_of) if threat == "malicious" else None
 
 
 def _sent(recording: Recording, party: int) -> list[Tensor]:

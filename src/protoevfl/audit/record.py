@@ -65,26 +65,26 @@ def record(
 
     Recordings of the same rows that share `warm` train their extractors without labels only once.
     """
-    return _simulate(config, [(seed, canary) for seed in seeds], privacy, device, warm)
+    return _simulate(config, [(seed, int(canary)) for seed in seeds], privacy, device, warm)
 
 
 def record_both(
-    config: RunConfig, seeds: Sequence[int], *, device: str = "auto", warm: "Warm | None" = None
+    config: RunConfig, seeds: Sequence[int], *, canaries: int = 1, device: str = "auto", warm: "Warm | None" = None
 ) -> tuple[list[Recording], list[Recording]]:
-    """(the runs as they are, their canaries)."""
-    runs = [(seed, canary) for canary in (False, True) for seed in seeds]
+    """(the runs as they are, their canaries: so many shufflings of every seed's labels, which steadies the figure)."""
+    runs = [(seed, number) for number in range(canaries + 1) for seed in seeds]
     made = _simulate(config, runs, None, device, warm)
     return made[: len(seeds)], made[len(seeds) :]
 
 
 def _simulate(
     config: RunConfig,
-    runs: Sequence[tuple[int, bool]],
+    runs: Sequence[tuple[int, int]],
     privacy: PrivacySettings | None,
     device: str,
     warm: "Warm | None",
 ) -> list[Recording]:
-    """One recording for each (seed, whether its labels are shuffled)."""
+    """One recording for each (seed, 0 as it is or the number of a shuffling of its labels)."""
     plain, chosen = privacy_of(config)
     chosen = chosen if privacy is None else privacy
     device = choose_device(device)
@@ -93,7 +93,7 @@ def _simulate(
     worlds = [prepare(plain, seed, device) for seed in seeds]
     for world, (seed, canary) in zip(worlds, runs, strict=True):
         if canary:
-            world.owner.labels = shuffled(world.owner.labels, seed)
+            world.owner.labels = shuffled(world.owner.labels, seed, canary)
     inner = engine_for(method, worlds, "stacked", device)
     assert isinstance(inner, Stacked)
     trained = inner if warm is None else _Once(inner, warm, _warm_up_of(plain, method), seeds)
@@ -168,7 +168,7 @@ class _Once:
         return found
 
 
-def _measured(method: Any, worlds: Sequence[World], runs: Sequence[tuple[int, bool]], engine: Any) -> list[Any]:
+def _measured(method: Any, worlds: Sequence[World], runs: Sequence[tuple[int, int]], engine: Any) -> list[Any]:
     """The metrics of the runs that are no canaries, {} for the others."""
     asked = [r for r, (_, canary) in enumerate(runs) if not canary]
     found: list[dict[str, Any]] = [{} for _ in runs]

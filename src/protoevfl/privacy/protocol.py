@@ -10,7 +10,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -78,19 +78,48 @@ class Finding:
         return facts
 
 
-def investigate(
-    cases: Sequence[Case], threat: str, known: int, extra: Callable[[Case, Known], dict[str, Guess]] | None = None
-) -> Finding:
+@dataclass(frozen=True)
+class Attempt:
+    """One attacker's scores: attacks on what it received, attackers that received nothing; the commonest class."""
+
+    seed: int
+    talking: Mapping[str, Score]
+    silent: Mapping[str, Score]
+    majority: float
+
+
+Extra = Callable[[Case, Known], dict[str, Guess]]
+
+
+def investigate(cases: Sequence[Case], threat: str, known: int, extra: Extra | None = None) -> Finding:
     """Runs the attacks of a threat model on all cases; `extra` adds attacks that ask the owner (malicious)."""
+    return finding([attempt(case, threat, known, extra) for case in cases], threat, known)
+
+
+def attempt(case: Case, threat: str, known: int, extra: Extra | None = None) -> Attempt:
+    """All attacks of a threat model on one case."""
     attacks = COLLUDING if threat == "colluding" else () if threat == "malicious" else PASSIVE
+    side = know(case.labels, known, case.view.classes, case.seed)
+    said = [attack(case.view, side) for attack in attacks] + ([extra(case, side)] if extra is not None else [])
+    nothing = {"majority": majority(case.labels), **no_communication(case.view, side)}
+    talking = {name: guess for part in said for name, guess in part.items()}
+
+    def scores(guesses: Mapping[str, Guess]) -> dict[str, Score]:
+        return {name: score(guess, case.labels, side, case.view.classes) for name, guess in guesses.items()}
+
+    rate = float(case.labels.bincount().max()) / len(case.labels)
+    return Attempt(case.seed, scores(talking), scores(nothing), rate)
+
+
+def finding(attempts: Sequence[Attempt], threat: str, known: int) -> Finding:
+    """The worst attack by its mean over attempts, against the best attacker that received nothing."""
     talking: dict[str, dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
     silent: dict[str, dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
-    for case in cases:
-        side = know(case.labels, known, case.view.classes, case.seed)
-        said = [attack(case.view, side) for attack in attacks] + ([extra(case, side)] if extra is not None else [])
-        _enter(talking, case, side, said)
-        _enter(silent, case, side, [{"majority": majority(case.labels)}, no_communication(case.view, side)])
-    chance = sum(_majority_rate(c.labels) for c in cases) / len(cases)
+    for one in attempts:
+        for table, scores in ((talking, one.talking), (silent, one.silent)):
+            for name, value in scores.items():
+                table[name][one.seed].append(value)
+    chance = sum(one.majority for one in attempts) / len(attempts)
     yardsticks = [_line(name, False, found) for name, found in silent.items()]
     yardstick = max(yardsticks, key=lambda line: line.accuracy)
     lines = [_line(name, True, found) for name, found in talking.items() if len(found) == len(silent["majority"])]
@@ -98,14 +127,6 @@ def investigate(
     pairs = zip(worst.by_seed, yardstick.by_seed, strict=True)
     advantage, half = interval([a - b for a, b in pairs])
     return Finding(threat, known, worst, yardstick, advantage, half, chance, (*lines, *yardsticks))
-
-
-def _enter(
-    table: dict[str, dict[int, list[Score]]], case: Case, side: Known, parts: Iterable[dict[str, Guess]]
-) -> None:
-    for part in parts:
-        for name, guess in part.items():
-            table[name][case.seed].append(score(guess, case.labels, side, case.view.classes))
 
 
 def _line(name: str, communicates: bool, found: dict[int, list[Score]]) -> Line:
@@ -120,15 +141,11 @@ def _line(name: str, communicates: bool, found: dict[int, list[Score]]) -> Line:
     return Line(name, communicates, middle, half, matched, shared, classes, tuple(by_seed))
 
 
-def _majority_rate(labels: Tensor) -> float:
-    return float(labels.bincount().max()) / len(labels)
-
-
-def shuffled(labels: Tensor, seed: int) -> Tensor:
-    """Canary labels: the same labels on other rows."""
+def shuffled(labels: Tensor, seed: int, number: int = 1) -> Tensor:
+    """Canary labels: the same labels on other rows, as often as wanted."""
     from protoevfl.core import random as rnd
 
-    order = rnd.permutation(torch.tensor([rnd.key(seed, "canary")]), "canary", 0, len(labels))[0]
+    order = rnd.permutation(torch.tensor([rnd.key(seed, "canary")]), "canary", number - 1, len(labels))[0]
     return labels[order.to(labels.device)]
 
 
@@ -151,9 +168,7 @@ def asking(
     return ask
 
 
-def malicious(
-    settings: PrivacySettings, width: int, rounds: int, noise: Callable[[int], Noise]
-) -> Callable[[Case, Known], dict[str, Guess]]:
+def malicious(settings: PrivacySettings, width: int, rounds: int, noise: Callable[[int], Noise]) -> Extra:
     """Chosen-embedding attacks against the owner's guard, for `investigate`."""
 
     def attack(case: Case, side: Known) -> dict[str, Guess]:
