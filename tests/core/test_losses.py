@@ -49,6 +49,23 @@ def test_nt_xent_equals_the_slow_loop_per_group() -> None:
     assert loss.tolist() == pytest.approx([slow_nt_xent(a, b, 0.2) for a, b in zip(z1, z2)])
 
 
+@pytest.mark.parametrize("t", [0.013, 0.05, 0.2, 1.0])
+def test_nt_xent_and_its_gradient_are_those_of_the_plain_formula(t: float) -> None:
+    """Cross-entropy of the other view among all others, by torch's own functions; also beyond the temperature from
+    which the gradient is taken by hand."""
+    for temperature in (t, t / 10):
+        z1, z2 = (x.requires_grad_() for x in pair(groups=3, rows=6))
+        z = F.normalize(torch.cat([z1, z2], 1), dim=-1)
+        logits = (z @ z.mT / temperature).masked_fill(torch.eye(12, dtype=torch.bool), -torch.inf)
+        plain = F.cross_entropy(logits.mT, torch.arange(12).roll(6).expand(3, -1), reduction="none").mean(1)
+        ours = nt_xent(z1, z2, temperature)
+        torch.testing.assert_close(ours, plain)
+        weights = torch.tensor([1.0, -2.0, 0.5]).double()
+        wanted = torch.autograd.grad((weights * plain).sum(), [z1, z2])
+        found = torch.autograd.grad((weights * ours).sum(), [z1, z2])
+        torch.testing.assert_close(found, wanted)
+
+
 def test_nt_xent_is_symmetric_and_blind_to_order_and_norm() -> None:
     z1, z2 = pair()
     loss, order = nt_xent(z1, z2, 0.5), torch.tensor([2, 0, 3, 1])
