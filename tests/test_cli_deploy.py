@@ -24,10 +24,10 @@ def test_init_does_not_overwrite(kits: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_status_of_a_kit_that_does_not_run(kits: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["deploy", "status", str(kits / "kits" / "bank"), "none"]) == 0
-    said = capsys.readouterr().out
-    assert "not running; certificate valid until" in said
-    assert "run none: unknown here" in said
+    assert main(["deploy", "status", str(kits / "kits" / "bank")]) == 0
+    assert "not running; certificate valid until" in capsys.readouterr().out
+    assert main(["deploy", "status", str(kits / "kits" / "bank"), "none"]) == 2
+    assert "bank knows no run 'none'; its runs: " in capsys.readouterr().err
 
 
 def test_jobs_are_submitted_by_the_active_party(kits: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,8 @@ LAYERS: list[set[str]] = [
     {"presets", "engines", "config"},
     {"guarded"},
     {"run"},
-    {"tune", "own", "deploy", "audit"},
+    {"tune", "own", "audit"},
+    {"deploy"},
     {"experiments", "estimator"},
     {"report"},
     {"cli"},  # and cli_*, which may import each other

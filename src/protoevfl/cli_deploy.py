@@ -1,13 +1,14 @@
 """`protoevfl deploy`: kits for every participant, processes, jobs, resume, review and audit."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from protoevfl.errors import UserError
-from protoevfl.progress import note
+from protoevfl.progress import Bars, bar, note
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 KitOption = Annotated[Path, Option("--kit", help="The folder of this participant's kit.")]
@@ -66,7 +67,10 @@ def start(
     opened = open_kit(kit)
     if foreground:
         raise typer.Exit(processes.run(opened))
-    print(f"{opened.name}: {processes.start(opened, wait).detail}")
+    waiting = "until it listens" if opened.identity.role == "hub" else f"until it has joined {opened.identity.hub}"
+    with bar(f"{opened.name} starts, {waiting}"):
+        found = processes.start(opened, wait)
+    print(f"{opened.name}: {found.detail}")
 
 
 @app.command()
@@ -84,17 +88,14 @@ def status(
     kit: KitArgument,
     run: Annotated[str | None, Argument(help="A run of this kit.")] = None,
 ) -> None:
-    """What runs here, until when the certificate is valid, and how far a run is."""
+    """What runs here, until when the certificate is valid, and how far a run is (without RUN: which there are)."""
     from protoevfl.deploy import kit as kits
-    from protoevfl.deploy import processes, supervise
+    from protoevfl.deploy import processes, run_state
 
     opened = kits.open_kit(kit)
     print(f"{opened.name}: {processes.status(opened).detail}; certificate valid until {kits.expiry(opened).date()}")
-    if run is not None:
-        facts = supervise.read_status(opened, run)
-        away = f", away: {', '.join(facts['absent'])}" if facts.get("absent") else ""
-        error = f": {facts['error']}" if facts.get("error") else ""
-        print(f"run {run}: {facts.get('state', 'unknown here')}, round {facts.get('round', 0)}{away}{error}")
+    for name in [run] if run is not None else run_state.runs(opened):
+        print(run_state.describe(opened, name))
 
 
 @app.command()
@@ -115,7 +116,7 @@ def submit(job: Annotated[Path, Argument(help="job.toml.")], kit: KitOption) -> 
     opened = open_kit(kit)
     spec = job_file.read_job(job, opened)
     note(spec.review())
-    _ended(spec.run, opened.run_folder(spec.run), supervise.submit(opened, spec, note))
+    _watched(spec.run, opened.run_folder(spec.run), lambda *ways: supervise.submit(opened, spec, *ways))
 
 
 @app.command()
@@ -125,7 +126,7 @@ def resume(run: Annotated[str, Argument(help="The run's name.")], kit: KitOption
     from protoevfl.deploy.kit import open_kit
 
     opened = open_kit(kit)
-    _ended(run, opened.run_folder(run), supervise.resume(opened, run, note))
+    _watched(run, opened.run_folder(run), lambda *ways: supervise.resume(opened, run, *ways))
 
 
 @app.command()
@@ -145,20 +146,41 @@ def predict(
     asked = replace(base, run=name or f"{run}-predict", task="predict", base=run, rounds=1, down=(), up=())
     spec = job_file.complete(asked)
     note(spec.review())
-    _ended(spec.run, opened.run_folder(spec.run), supervise.submit(opened, spec, note))
+    _watched(spec.run, opened.run_folder(spec.run), lambda *ways: supervise.submit(opened, spec, *ways))
 
 
-def _ended(run: str, folder: Path, facts: dict[str, object]) -> None:
-    print(f"run {run}: {facts.get('state')} after {facts.get('rounds')} rounds; its results are in {folder}")
+def _watched(run: str, folder: Path, work: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """Sees a run through with a display: a bar on a terminal, a line a change elsewhere."""
+    said = ""
+
+    def show(what: str, done: int, total: int) -> None:
+        nonlocal said
+        line = f"{what} {done}/{total}" if total else what
+        if bars.visible:
+            bars.show("run", done, total, what)
+        elif line != said:
+            note(line)
+        said = line
+
+    try:
+        with Bars() as bars:
+            facts = work(bars.note, show)
+    except KeyboardInterrupt:
+        note(f"run {run} goes on; `deploy resume {run}` watches it again, `deploy abort {run}` ends the attempt")
+        raise
+    rounds, predicted = facts.get("rounds"), facts.get("predicted")
+    print(f"run {run}: {facts.get('state')} after {rounds} rounds, {predicted} rows predicted; results in {folder}")
+    return facts
 
 
 @app.command()
 def abort(run: Annotated[str, Argument(help="The run's name.")], kit: KitOption) -> None:
-    """End the attempt that is running."""
+    """End the attempt that is running; `resume` goes on with the run."""
     from protoevfl.deploy import supervise
     from protoevfl.deploy.kit import open_kit
 
     supervise.abort(open_kit(kit), run)
+    print(f"run {run}: attempt ended; `protoevfl deploy resume {run} --kit {kit}` goes on with it")
 
 
 @app.command()
@@ -200,7 +222,8 @@ def probe(
     opened = open_kit(kit)
     settings = {"rounds": rounds, "rows": max(1, round(megabytes * 1e6 / 100)), "width": 25}
     spec = job_file.complete(JobSpec(run, opened.identity.parties, "probe", settings=settings, rounds=rounds + 1))
-    took = [float(s) for s in supervise.submit(opened, spec, note)["exchange_s"]]
+    facts = _watched(run, opened.run_folder(run), lambda *ways: supervise.submit(opened, spec, *ways))
+    took = [float(s) for s in facts["exchange_s"]]
     print(f"{len(took)} exchanges of {megabytes:g} MB a party: median {median(took):.2f} s, longest {max(took):.2f} s")
 
 

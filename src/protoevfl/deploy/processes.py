@@ -99,13 +99,13 @@ def _wait_ready(opened: Kit, process: "subprocess.Popen[bytes]", seconds: float)
     while time.monotonic() < end:
         text = _tail(log, before)
         if process.poll() is not None:
-            raise UserError(f"{opened.name} stopped at once: {_why(text)}; see {log}")
+            raise UserError(f"{opened.name} stopped at once: {_why(text) or 'no reason given'}; see {log}")
         if opened.identity.role == "hub" and _listens(opened):
             return
         if _JOINED in text:
             return
         time.sleep(0.2)
-    reason = _why(_tail(log, before))
+    reason = _dial(opened) or _why(_tail(log, before)) or "its port answers, but nothing comes back; see its log"
     stop(opened)
     raise UserError(f"{opened.name} did not join the hub at {opened.identity.hub} within {seconds:g} s: {reason}")
 
@@ -139,7 +139,19 @@ def _why(text: str) -> str:
         if sign.lower() in text.lower():
             return meaning
     lines = [line for line in text.splitlines() if "ERROR" in line or "Error" in line]
-    return lines[-1][-200:] if lines else "no reason given (is the hub started, and its port open?)"
+    return lines[-1][-200:] if lines else ""
+
+
+def _dial(opened: Kit) -> str:
+    """Why the hub cannot be reached, "" when its port answers."""
+    host, port = opened.identity.hub.rsplit(":", 1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=5):
+            return ""
+    except socket.gaierror:
+        return f"the name {host} is not known to this machine"
+    except OSError as error:
+        return f"the hub cannot be reached ({error.strerror or error}); is it started, and is its port open?"
 
 
 def _tail(log: Path, start_at: int, most: int = 1 << 20) -> str:

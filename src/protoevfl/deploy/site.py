@@ -8,10 +8,10 @@ import json
 import os
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from protoevfl.deploy import durable, policy
+from protoevfl.deploy import durable, kept_owner, policy
 from protoevfl.deploy.aligning import QUERY, TRAIN, lead_alignment
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import CheckpointStore
@@ -24,6 +24,7 @@ from protoevfl.drive import PartyLostError, drive
 from protoevfl.engines import nvflare
 from protoevfl.engines.wrappers import Defended
 from protoevfl.errors import UserError
+from protoevfl.method import Report
 
 if TYPE_CHECKING:
     from protoevfl.deploy.local import Local
@@ -120,7 +121,7 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
     try:
         note.write("running")
         engine.hello()
-        facts = train(kit, spec, engine)
+        facts = train(kit, spec, engine, note.report)
         log.add("finished", run=spec.run, round=engine.round, decision="done")
         note.write("done", **facts)
         return "done"
@@ -133,7 +134,7 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
     return str(note.facts.get("error"))
 
 
-def train(kit: Kit, spec: JobSpec, engine: Lead) -> dict[str, Any]:
+def train(kit: Kit, spec: JobSpec, engine: Lead, watch: Callable[[Report], None]) -> dict[str, Any]:
     """Align, train and predict; the probabilities go to the run's folder."""
     from protoevfl.deploy.local import Local
 
@@ -143,21 +144,23 @@ def train(kit: Kit, spec: JobSpec, engine: Lead) -> dict[str, Any]:
     guarded = Defended(engine, {0: own.owner_guard(owner)})
     loss = "skip" if spec.on_party_loss == "skip" else "abort"  # the engine has done the waiting
     if spec.task == "train":
-        _all(drive([method.train(owner)], guarded, loss))
-    else:
-        _all(drive([method.train(owner)], _remembered(own, engine, owner), "skip"))
+        _all(drive([method.train(owner)], guarded, loss), watch)
+        kept_owner.keep(own.folder, owner)
+    elif not kept_owner.take_up(own.base_folder, owner):
+        _all(drive([method.train(owner)], _remembered(own, engine, owner), "skip"), watch)
     queries = own.queries()
     if queries:
-        (probabilities,) = _all(drive([method.predict(owner, owner.parties)], guarded, loss))
+        watch(Report("prediction"))
+        (probabilities,) = _all(drive([method.predict(owner, owner.parties)], guarded, loss), watch)
         own.write_predictions(probabilities)
     return {"rounds": engine.round, "predicted": queries, "exchange_s": [round(s, 4) for s in engine.seconds]}
 
 
-def _all(driving: Generator[Any, None, list[Any]]) -> list[Any]:
-    """What the talks returned, when nobody watches the reports."""
+def _all(driving: Generator[tuple[int, Report], None, list[Any]], watch: Callable[[Report], None]) -> list[Any]:
+    """What the talks returned; their reports go to `watch`."""
     while True:
         try:
-            next(driving)
+            watch(next(driving)[1])
         except StopIteration as stop:
             return list(stop.value)
 
@@ -197,6 +200,9 @@ class Status:
     def write(self, state: str, **facts: Any) -> None:
         self.facts |= {"state": state, "time": time.time(), **facts}
         durable.write(self.path, json.dumps(self.facts, indent=1).encode())
+
+    def report(self, report: Report) -> None:
+        self.write("running", phase=report.phase, step=report.step, steps=report.steps)
 
     def round(self, number: int, absent: Mapping[str, str]) -> None:
         self.write("running", round=number, absent=dict(absent))

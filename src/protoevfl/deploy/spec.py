@@ -97,7 +97,7 @@ class JobSpec:
 
     def review(self) -> str:
         """The specification in words, for a person to accept or refuse."""
-        budget = "none (no guarantee)" if self.epsilon is None else f"epsilon {self.epsilon:g}"
+        budget = "none (what is spent has no limit)" if self.epsilon is None else f"epsilon {self.epsilon:g}"
         lines = {
             "run": f"{self.run} ({self.task}{' with ' + self.base if self.base else ''})",
             "active party": self.active,

@@ -22,8 +22,14 @@ from protoevfl.errors import UserError
 
 POLL_S = 1.0
 LATE_S = 30.0  # by then every party that answers has started its process
+END_S = 15.0  # for a job to end after its run has
 FINAL = ("FINISHED", "ABANDONED", "FAILED")
 Say = Callable[[str], None]
+Show = Callable[[str, int, int], None]  # (what goes on, done, total or 0)
+
+
+def _unseen(what: str, done: int, total: int) -> None:
+    """The default display."""
 
 
 def read_status(kit: Kit, run: str) -> dict[str, Any]:
@@ -42,23 +48,25 @@ def read_spec(kit: Kit, run: str) -> JobSpec:
         raise UserError(f"no run {run!r} was submitted from {kit.folder}") from None
 
 
-def submit(kit: Kit, spec: JobSpec, say: Say = print) -> dict[str, Any]:
+def submit(kit: Kit, spec: JobSpec, say: Say = print, show: Show = _unseen) -> dict[str, Any]:
     """A new run, to its end."""
     path = kit.run_folder(spec.run) / "submitted.json"
     if path.exists():
         raise UserError(f"run {spec.run} exists; `protoevfl deploy resume {spec.run}`, or give the new run a new name")
     _check_can_submit(kit, spec)
+    _reach(kit)
     durable.write(path, json.dumps(spec.to_dict(), indent=1).encode())
-    return _Supervisor(kit, spec, say).run()
+    return _Supervisor(kit, spec, say, show).run()
 
 
-def resume(kit: Kit, run: str, say: Say = print) -> dict[str, Any]:
+def resume(kit: Kit, run: str, say: Say = print, show: Show = _unseen) -> dict[str, Any]:
     """Go on with a run that was interrupted."""
     spec = read_spec(kit, run)
     done = read_status(kit, run)
     if done.get("state") == "done":
         return done
-    return _Supervisor(kit, spec, say).run()
+    _reach(kit)
+    return _Supervisor(kit, spec, say, show).run()
 
 
 def abort(kit: Kit, run: str) -> None:
@@ -78,6 +86,11 @@ def _check_can_submit(kit: Kit, spec: JobSpec) -> None:
         raise UserError(f"the parties of project {kit.identity.project} are {', '.join(kit.identity.parties)}")
 
 
+def _reach(kit: Kit) -> None:
+    """UnreachableError at once where the hub is not there at all: whoever typed the command can start it."""
+    nvflare.Session(kit.identity.admin, kit.folder / "admin").close()
+
+
 def _last_job(kit: Kit, run: str) -> str | None:
     with suppress(OSError):
         return (kit.run_folder(run) / "job").read_text()
@@ -89,14 +102,16 @@ class _Supervisor:
     kit: Kit
     spec: JobSpec
     say: Say
+    show: Show = _unseen
     absent: set[str] = field(default_factory=set)
+    job: str = ""  # of the newest attempt
 
     def run(self) -> dict[str, Any]:
-        patience = _Patience(self.spec.wait_s if self.spec.on_party_loss == "wait" else 30.0)
+        patience, said = _Patience(self.spec.wait_s if self.spec.on_party_loss == "wait" else 30.0), ""
         while True:
             ended, reason = self._attempt()
-            status = read_status(self.kit, self.spec.run)
-            if ended == "FINISHED:COMPLETED" and status.get("state") == "done":
+            status = self._status()
+            if status.get("state") == "done":  # written after the result, so however the job itself ended
                 return status
             if status.get("state") == "failed":
                 raise UserError(f"run {self.spec.run} stopped: {status.get('error')}")
@@ -107,14 +122,22 @@ class _Supervisor:
                     f"run {self.spec.run} stopped in round {status.get('round', 0)}: {reason}; "
                     f"`protoevfl deploy resume {self.spec.run}` goes on with it"
                 )
-            self.say(f"attempt ended ({reason}); trying again")
+            if reason != said:
+                self.say(f"attempt ended ({reason}); trying again")
+            said = reason
             time.sleep(POLL_S)
+
+    def _status(self) -> dict[str, Any]:
+        """What the newest attempt wrote; an earlier one's error is not this one's."""
+        found = read_status(self.kit, self.spec.run)
+        return found if found.get("job") == self.job else {"round": found.get("round", 0)}
 
     def _attempt(self) -> tuple[str, str]:
         """Submit and watch one job: (how it ended, why)."""
         try:
+            self.show("calling the hub", 0, 0)
             with nvflare.session(self.kit.identity.admin, self.kit.folder / "admin") as hub:
-                job = self._submit(hub)
+                job = self.job = self._submit(hub)
                 self.say(f"attempt {job[:8]} with {', '.join(self._present())}")
                 return self._watch(hub, job)
         except nvflare.UnreachableError as error:
@@ -142,18 +165,20 @@ class _Supervisor:
             hub.abort(job)
 
     def _watch(self, hub: nvflare.Session, job: str) -> tuple[str, str]:
-        seen, shown, gone = hub.seen(), -1, list[str]()
+        seen, gone, over = hub.seen(), list[str](), 0.0
         roll = _Roll(self._present())
         while True:
             state = hub.state(job)
-            status = read_status(self.kit, self.spec.run)
-            begun = status.get("job") == job
-            if begun and status.get("round", 0) > shown:
-                shown = int(status["round"])
-                self.say(f"round {shown}")
+            status = self._status()
+            begun = "state" in status
+            self.show(*_display(status))
             if state.startswith(FINAL):
                 return state, self._blame(hub, job, state, gone)
             finished = begun and status.get("state") != "running"
+            over = over or time.monotonic() * finished
+            if finished and time.monotonic() - over > END_S:  # the hub waits for a party that is dead
+                hub.abort(job)
+                return state, str(status.get("error", ""))
             if state == "RUNNING" and not finished and not gone:
                 gone = roll.gone(hub.working(job), begun)
                 if gone:  # the hub does not notice when a party's main process was restarted
@@ -178,6 +203,16 @@ class _Supervisor:
         if self.spec.on_party_loss == "skip":
             self.absent |= set(names) - {self.spec.active}
         return f"{state}: {'; '.join(failed)}" if failed else state
+
+
+def _display(status: dict[str, Any]) -> tuple[str, int, int]:
+    """What the display says of a run's status."""
+    if "state" not in status:
+        return "the parties load the job", 0, 0
+    away = f", without {', '.join(status['absent'])}" if status.get("absent") else ""
+    what = f"round {status.get('round', 0)}{away}"
+    phase = f", {status['phase']}" if status.get("phase") else ""
+    return what + phase, int(status.get("step", 0)), int(status.get("steps", 0))
 
 
 @dataclass
