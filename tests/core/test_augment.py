@@ -181,3 +181,10 @@ def test_corruption_rates_zero_and_one_repeat_and_stacking() -> None:
     assert (alone[0] == y[1]).all()
     one = corrupt_columns(x, pool[:, :1], spans, KEYS, "scarf", 0, 1.0)
     assert (one == pool[:, :1]).all()
+
+
+@pytest.mark.parametrize(("height", "width"), [(14, 14), (3, 8)])
+def test_the_grid_is_that_of_torch(height: int, width: int) -> None:
+    maps = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(0))
+    theirs = F.affine_grid(maps, [5, 1, height, width], align_corners=False)
+    torch.testing.assert_close(augment._grid(maps, height, width), theirs)
