@@ -4,6 +4,7 @@ import doctest
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from protoevfl.core import augment
