@@ -1,10 +1,15 @@
-"""Writes the figures of results/privacy.jsonl (by benchmarks/privacy.py) into docs/privacy.md, between its marks."""
+"""Writes the figures of results/privacy_h200.jsonl.gz (by benchmarks/privacy.py) into docs/privacy.md, at its marks.
 
-import json
+python benchmarks/privacy_tables.py [RECORDS ...]         of two lines of the same run the later counts
+"""
+
 import sys
 from pathlib import Path
 from typing import Any
 
+from protoevfl import records
+
+DETAILS = ("default", "undefended", "paper flow", "vanilla", "one_shot", "fedhssl")
 START, END = "<!-- figures -->", "<!-- /figures -->"
 Row = dict[str, Any]
 
@@ -34,7 +39,7 @@ def cell(row: Row | None, what: str) -> str:
 def overview(rows: list[Row], aligned: int) -> str:
     """One line a run: utility, worst passive attack at k = 0 and 1, advantage, canary, proof."""
     heads = ["run", "accuracy", "a party alone", "labels found, k = 0", "k = 1", "without messages, k = 1",
-             "advantage, k = 1", "canary", "canary, colluding", "epsilon", "proven at most"]  # fmt: skip
+             "advantage, k = 1", "canary", "canary, colluding", "epsilon", "proven at most", "colluding"]  # fmt: skip
     lines = []
     for use in (r for r in rows if "utility" in r and r["aligned"] == aligned):
         run, facts = use["run"], use["utility"]
@@ -49,6 +54,7 @@ def overview(rows: list[Row], aligned: int) -> str:
             cell(passive[1], "advantage"), cell(hidden, "worst"), cell(joint, "worst"),
             f"{use['epsilon']:.2f}" if use["epsilon"] else "-",
             points(use["guess_bound"]) if use["guess_bound"] else "-",
+            points(use["coalition_guess_bound"]) if use.get("coalition_guess_bound") else "-",
         ])  # fmt: skip
     return table(heads, lines)
 
@@ -77,16 +83,26 @@ def figures(rows: list[Row]) -> str:
     parts = []
     for aligned in sorted({r["aligned"] for r in rows}):
         parts += [f"### Fashion-MNIST, {aligned} shared rows (per cent, ± 95 %; chance 10)", overview(rows, aligned)]
-        for run in ("undefended", "default"):
+        there = {r["run"] for r in rows if r["aligned"] == aligned and "threat" in r}
+        for run in (name for name in DETAILS if name in there):
             parts += [f"**{run}, {aligned} shared rows, all attackers**", threats(rows, aligned, run)]
     parts += ["### Rows rebuilt from embeddings (half of the pairs leaked)", inversions(rows)]
     return "\n\n".join(parts)
 
 
+def latest(rows: list[Row]) -> list[Row]:
+    """Of lines about the same thing the last, in the order of the first."""
+    kinds = ("threat", "known", "canary")
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        what = "utility" if "utility" in row else "inversion" if "inversion" in row else ""
+        found[row["run"], row["aligned"], what, *(row.get(k) for k in kinds)] = row
+    return list(found.values())
+
+
 def main() -> None:
-    source = Path(sys.argv[1] if len(sys.argv) > 1 else "results/privacy.jsonl")
-    page = Path(sys.argv[2] if len(sys.argv) > 2 else "docs/privacy.md")
-    rows = [json.loads(line) for line in source.read_text().splitlines()]
+    sources, page = sys.argv[1:] or ["results/privacy_h200.jsonl.gz"], Path("docs/privacy.md")
+    rows = latest([row for source in sources for row in records.read(source)])
     text = page.read_text()
     before, after = text.split(START)[0], text.split(END)[1]
     page.write_text(f"{before}{START}\n{figures(rows)}\n{END}{after}")

@@ -45,6 +45,24 @@ def test_later_rounds_repeat_the_last_release_and_cost_nothing() -> None:
     assert len(ledger.entries) == 1
 
 
+def test_class_rates_go_down_without_the_label_owner_s_own_estimate() -> None:
+    """It is made with exact prototypes: noise on prototypes alone would leave that way open."""
+    g, own = guard(NOISY), torch.full((CLASSES,), 0.0)
+    own[0] = 1.0
+    first = g.down(1, Learn(0, torch.ones(CLASSES, WIDTH), torch.ones(CLASSES), own))
+    assert isinstance(first, Learn)
+    assert torch.allclose(first.prior, torch.full((CLASSES,), 1 / CLASSES))
+    one, two = (torch.arange(CLASSES).float() + shift for shift in (1, 3))
+    for party, prior in ((0, own), (1, one), (2, two)):
+        g.received(party, Learned(embeddings(5)[0], prior))
+    second = g.down(1, Learn(1, torch.ones(CLASSES, WIDTH), torch.ones(CLASSES), (own + one + two) / 3))
+    assert isinstance(second, Learn)
+    assert torch.allclose(second.prior, (one + two) / 2)
+    plain = guard(PrivacySettings()).down(1, Learn(0, torch.ones(CLASSES, WIDTH), torch.ones(CLASSES), own))
+    assert isinstance(plain, Learn)
+    assert torch.equal(plain.prior, own)
+
+
 def test_fresh_releases_are_charged_each() -> None:
     ledger = Ledger()
     g = guard(PrivacySettings(prototype_noise=4.0), ledger=ledger)

@@ -6,8 +6,10 @@
 
 With noise or randomised response on, the owner's guard drops the prototypes a method wrote into a request and puts its
 own release there, made of the embeddings that party last sent and of the labels: nothing a method computes
-(adaptors, running sums) can carry label information past it. `engines/wrappers.py: Defended` applies both guards in a
-simulation; a deployment gives the owner's guard a secret key and a ledger file.
+(adaptors, running sums) can carry label information past it. The class rates of a request become the mean of those
+the passive parties sent: the active party's own are made with exact prototypes, hence with labels.
+`engines/wrappers.py: Defended` applies both guards in a simulation; a deployment gives the owner's guard a secret key
+and a ledger file.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -115,12 +117,15 @@ class OwnerGuard:
             reply = replace(reply, values=clip(reply.values, self.settings.clip))
         if isinstance(reply, Learned) and self.settings.permute_classes:
             reply = unpermuted(reply, self.order.to(reply.prior.device))
+        if isinstance(reply, Learned):
+            self.memory[f"guard.prior.{party}"] = reply.prior
         if len(reply.values) == len(self.labels):
             self.memory[f"guard.upload.{party}"] = reply.values
         return reply
 
     def _release(self, party: int, request: Learn) -> Learn:
         count = self._count(party)
+        request = replace(request, prior=self._prior(request.prior))
         if self.settings.releases is not None and count >= self.settings.releases:
             return replace(request, prototypes=self.memory[f"guard.release.{party}"], present=self._shown(request))
         f = self.memory[f"guard.upload.{party}"][:, : request.prototypes.shape[1]]
@@ -148,6 +153,11 @@ class OwnerGuard:
         if s.round_digits is not None:
             request = rounded(request, s.round_digits)
         return permuted(request, self.order.to(request.prior.device)) if s.permute_classes else request
+
+    def _prior(self, like: Tensor) -> Tensor:
+        """Mean of the class rates that passive parties sent last; uniform before any did."""
+        told = [self.memory[name].to(like) for name in sorted(self.memory) if name.startswith("guard.prior.")]
+        return torch.stack(told).mean(0) if told else torch.full_like(like, 1 / self.classes)
 
     def _shown(self, request: Learn) -> Tensor:
         return request.present * (self._counts(request) >= max(1, self.settings.min_class_count))

@@ -25,6 +25,13 @@ class Section:
     parts: tuple[str | Table, ...]
 
 
+RATES = (
+    "Class rates cross in both directions. Up: each party's estimate of how its own unaligned rows spread over the "
+    "classes, made of its columns and of the prototypes it was shown. Down: their mean; where labels are guarded, "
+    "without the label owner's own estimate, which is made with exact prototypes. The rates carry no noise: about labels "
+    "they say nothing that noisy prototypes did not say, but no proof covers the rows they are estimated from. They are "
+    "a few numbers about a whole table, not about single rows."
+)
 THREATS = {
     "passive": "one party that follows the protocol and studies what it received",
     "malicious": "one party that sends made-up embeddings to draw labels out",
@@ -91,8 +98,22 @@ def crossing(facts: Facts) -> tuple[str | Table, ...]:
         way = " and ".join(w for w, n in (("to the parties", sizes["down"]), ("to the label owner", sizes["up"])) if n)
         rows.append((kind, way, f"{sizes['down'] + sizes['up']:,}", text))
     total = f"{facts['crossed']['up']:,} bytes to the label owner, {facts['crossed']['down']:,} bytes to the parties."
-    note = "Raw columns, labels, row ids and model weights are not among the message types of Proto-EVFL."
-    return (Table(("message", "direction", "bytes, all parties", "what it is"), tuple(rows)), total, note)
+    return (Table(("message", "direction", "bytes, all parties", "what it is"), tuple(rows)), total, *_notes(facts))
+
+
+def _notes(facts: Facts) -> tuple[str, ...]:
+    """What is to be said about the kinds of messages that crossed."""
+    kinds = {getattr(getattr(messages, name, None), "kind", "") for name in facts["crossed"]["by_type"]}
+    said = []
+    if kinds & {"gradients"}:
+        said.append("Gradients are made of labels, row by row: whoever receives them can read the labels off them.")
+    if kinds & {"parameters"}:
+        said.append("Parameters of networks cross, trained on all rows of a party.")
+    if "Learned" in facts["crossed"]["by_type"]:
+        said.append(RATES)
+    if not kinds & {"gradients", "parameters"}:
+        said.append("Raw columns, labels, row ids and model weights are not among the message types of Proto-EVFL.")
+    return tuple(said)
 
 
 def inferred(facts: Facts) -> tuple[str | Table, ...]:
@@ -166,6 +187,8 @@ def guarantee(facts: Facts) -> tuple[str | Table, ...]:
         lines.append(f"There is no guarantee for {PROTECTS['up'].split(',')[0]}: embeddings carry no noise.")
     if facts["coalition_epsilon"] is not None:
         lines.append(f"All passive parties together: epsilon {facts['coalition_epsilon']:.2f} for labels.")
+    if "Learned" in facts["crossed"]["by_type"]:
+        lines.append("Not covered by any guarantee: the class rates that parties estimate for their rows and send up.")
     lines.append("Taken to be public: which classes exist and are shown, how many rows are shared, the settings below.")
     return tuple(lines)
 

@@ -47,7 +47,8 @@ def recall(pairs: Pairs) -> list[Picture]:
             drawn, method = True, cell.tags.get("method", "")
             ax.plot(range(len(values)), 100 * values, marker=marker(position), color=colour(method, position), lw=0.8,
                     ms=4, label=method)  # fmt: skip
-            ax.set_xticks(range(len(values)), class_names(dataset, len(values)), rotation=60, ha="right", fontsize=8)
+            ticks = class_names(dataset, len(values), records[0])
+            ax.set_xticks(range(len(values)), ticks, rotation=60, ha="right", fontsize=8)
         for z in cells[0][0].config.classes:
             ax.axvspan(z - 0.5, z + 0.5, color="#f6d7a7", alpha=0.6, zorder=0)
         ax.set(title=f"{dataset}: {WORDS.get(setting, setting)}", ylabel="recall (%)", ylim=(-3, 103))
@@ -69,12 +70,12 @@ def _heat(ax: Any, values: Array, x: Sequence[str], y: Sequence[str], top: float
 
 def _heatmaps(pairs: Pairs, path: str, slug: str, caption: str) -> list[Picture]:
     """One panel a cell of Proto-EVFL for a table (rows, Z) in the metrics."""
-    shown = [(c, m) for c, r in _main(pairs) if (m := mean(r, path)) is not None and m.ndim == 2][:6]
+    shown = [(c, r[0], m) for c, r in _main(pairs) if (m := mean(r, path)) is not None and m.ndim == 2][:6]
     if not shown:
         return []
     figure, axes = panels(len(shown), width=5.2, height=4.4 if slug == "confusion" else 2.8)
-    for ax, (cell, values) in zip(axes, shown, strict=True):
-        names = class_names(cell.tags["dataset"], values.shape[1])
+    for ax, (cell, record, values) in zip(axes, shown, strict=True):
+        names = class_names(cell.tags["dataset"], values.shape[1], record)
         square = slug == "confusion"
         if square:
             values = 100 * values / np.maximum(values.sum(1, keepdims=True), 1)
@@ -139,7 +140,7 @@ def pools(pairs: Pairs) -> list[Picture]:
     for ax, (dataset, record) in zip(axes, found.items(), strict=True):
         counts = np.asarray(record["split"]["pool_counts"], dtype=float)  # (M, Z)
         left = np.zeros(len(counts))
-        names = class_names(dataset, counts.shape[1])
+        names = class_names(dataset, counts.shape[1], record)
         for z in range(counts.shape[1]):
             ax.barh(range(len(counts)), counts[:, z], left=left, label=names[z], color=f"C{z % 10}")
             left += counts[:, z]

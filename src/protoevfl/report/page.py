@@ -13,7 +13,7 @@ from protoevfl.experiments.catalogue import EXPERIMENTS
 from protoevfl.experiments.cells import name_of
 from protoevfl.experiments.measure import Store, measure
 from protoevfl.experiments.spec import Cell, Experiment, Record
-from protoevfl.report import figures, sections, words
+from protoevfl.report import figures, own, sections, words
 from protoevfl.report.averages import Pairs
 from protoevfl.report.html import paragraph
 from protoevfl.report.pictures import Picture
@@ -24,7 +24,10 @@ GENERAL = ("recall", "confusion", "gate", "priors", "accuracy_bytes")
 
 
 def load(path: Path) -> list[dict[str, Any]]:
-    """The records of a file or of a run directory (records.jsonl, records.jsonl.gz, or any one .jsonl file in it)."""
+    """The records of a file, of a folder (records.jsonl, records.jsonl.gz, or any one .jsonl file in it), or of a run
+    directory of `protoevfl train`."""
+    if own.is_run(path):
+        return [own.own_record(path)]
     if path.is_dir():
         named = [path / name for name in ("records.jsonl", "records.jsonl.gz")]
         some = [p for p in named if p.exists()] or sorted(path.glob("*.jsonl")) or sorted(path.glob("*.jsonl.gz"))
@@ -67,6 +70,7 @@ def build(
     drawn = drawn or {}
     pairs, store = grouped(records), Store(records)
     ours, quick = matching(store)
+    split = any(record.get("split") for record in records)
     content = [
         '<h2 id="summary">Summary</h2>',
         *(paragraph(sentence, "warning") for sentence in words.warnings(pairs)),
@@ -74,6 +78,7 @@ def build(
         sections.verdicts(store, quick),
         '<h2 id="results-all">All results</h2>',
         sections.results(pairs),
+        *(own.section(record) for record in records if record.get("party_names")),
     ]
     for item in ours:
         shown = drawn[item.name] if item.name in drawn else figures.draw(item, store, quick)
@@ -82,7 +87,7 @@ def build(
         content.append('<h2 id="figures">Figures</h2>')
         plain = [(cell, some) for cell, some in pairs if not cell.config.overrides] or list(pairs)
         content += [sections.figure(picture) for name in GENERAL for picture in figures.FIGURES[name](plain)]
-    content += ['<h2 id="split">The split and its imbalance</h2>', sections.splits(pairs)]
+    content += ['<h2 id="split">The split and its imbalance</h2>', sections.splits(pairs) if split else own.NO_SPLIT]
     content += [sections.figure(picture) for picture in figures.FIGURES["pools"](pairs)]
     content += ['<h2 id="bytes">Bytes by message type</h2>', sections.messages(pairs)]
     content += ['<h2 id="settings">Every setting</h2>', sections.settings(pairs)]
