@@ -28,8 +28,8 @@ class Section:
 RATES = (
     "Class rates cross in both directions. Up: each party's estimate of how its own unaligned rows spread over the "
     "classes, made of its columns and of the prototypes it was shown. Down: their mean; where labels are guarded, "
-    "without the label owner's own estimate, which is made with exact prototypes. The rates carry no noise: about labels "
-    "they say nothing that noisy prototypes did not say, but no proof covers the rows they are estimated from. They are "
+    "without the label owner's own estimate, which is made with exact prototypes. The rates carry no noise: about "
+    "labels they say nothing that noisy prototypes did not say, but no proof covers the rows they come from. They are "
     "a few numbers about a whole table, not about single rows."
 )
 THREATS = {
