@@ -2,10 +2,13 @@
 
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from protoevfl.deploy import supervise
+from protoevfl.deploy.kit import Identity, Kit
+from protoevfl.deploy.spec import JobSpec
 from protoevfl.engines import nvflare
 
 
@@ -26,6 +29,61 @@ def test_a_party_that_never_got_a_process_is_gone_when_it_is_late(monkeypatch: p
     roll = supervise._Roll(["bank", "shop"])
     monkeypatch.setattr(supervise, "LATE_S", -1.0)
     assert roll.gone({"bank": True, "shop": False}, begun=False) == ["shop"]
+
+
+class Hub:
+    """A hub that knows of some parties."""
+
+    def __init__(self, **working: bool | None) -> None:
+        self.found, self.aborted = working, list[str]()
+
+    def working(self, job: str) -> dict[str, bool | None]:
+        return self.found
+
+    def seen(self) -> dict[str, float]:
+        return {}
+
+    def state(self, job: str) -> str:
+        return "SUBMITTED"
+
+    def abort(self, job: str) -> None:
+        self.aborted.append(job)
+
+
+def supervisor(tmp_path: Path, policy: str) -> supervise._Supervisor:
+    spec = JobSpec("r", ("bank", "shop"), on_party_loss=policy)
+    kit = Kit(tmp_path, Identity("p", "bank", "party", "b", "hub:1", "bank", spec.parties))
+    return supervise._Supervisor(kit, spec, print)
+
+
+@pytest.mark.parametrize("policy", ["wait", "skip"])
+def test_a_job_that_cannot_begin_without_a_dead_party_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    monkeypatch.setattr(supervise, "LATE_S", -1.0)
+    made, hub = supervisor(tmp_path, policy), Hub(bank=False, shop=None)
+    said = made._watch(hub, "job")[1]  # type: ignore[arg-type]
+    assert hub.aborted == ["job"]
+    assert "shop" in said
+    assert made._present() == (["bank", "shop"] if policy == "wait" else ["bank"])
+
+
+def test_the_active_party_is_never_left_out(tmp_path: Path) -> None:
+    made = supervisor(tmp_path, "skip")
+    assert made._without(["bank"]) == "party bank is not connected to the hub"
+    assert made._present() == ["bank", "shop"]
+    assert made._without([]) == ""
+
+
+def test_the_error_of_an_earlier_attempt_is_not_this_ones(tmp_path: Path) -> None:
+    made = supervisor(tmp_path, "wait")
+    path = tmp_path / "runs" / "r" / "status.json"
+    path.parent.mkdir(parents=True)
+    made.job = "new"
+    path.write_text('{"job": "old", "state": "failed", "error": "disk", "round": 3}')
+    assert made._status() == {"round": 3}
+    path.write_text('{"job": "old", "state": "done", "round": 3}')
+    assert made._status()["state"] == "done"
 
 
 def test_patience_starts_again_with_every_new_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def moments(target: str, count: int, seed: int, parties: tuple[str, ...]) -> Ite
         rng = random.Random(f"{seed}/{target}/{number}")
         phase = PHASES[number % len(PHASES)]
         victim = "hub" if target == "hub" else rng.choice(parties)
-        after = {"start": 0, "training": rng.randrange(0, ROUNDS), "prediction": ROUNDS, "end": ROUNDS + 1}[phase]
+        after = {"start": 0, "training": rng.randrange(1, ROUNDS), "prediction": ROUNDS, "end": ROUNDS + 1}[phase]
         worker = target == "party worker"
         span = {"start": 8.0 if worker else START_S, "training": 0.4, "prediction": 0.3, "end": 2.0}[phase]
         key = f"{target.replace(' ', '-')}-{number}-of-seed-{seed}"

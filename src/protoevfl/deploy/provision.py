@@ -184,6 +184,8 @@ def _hub_settings(resources: dict[str, Any]) -> None:
     for component in resources["components"]:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = "{kit}/jobs"
+        if component["id"] == "job_scheduler":  # a party may be back at any moment
+            component["args"] |= {"min_schedule_interval": 2.0, "max_schedule_interval": 5.0}
     storage = resources["snapshot_persistor"]["args"]["storage"]["args"]
     storage["root_dir"] = "{kit}/snapshots"
     resources["components"].append({"id": "party_list", "path": "protoevfl.engines.nvflare.PartyList", "args": {}})

@@ -22,6 +22,7 @@ from protoevfl.errors import UserError
 
 POLL_S = 1.0
 LATE_S = 30.0  # by then every party that answers has started its process
+START_S = 120.0  # for some attempts to begin, where the policy is not to wait
 END_S = 15.0  # for a job to end after its run has
 FINAL = ("FINISHED", "ABANDONED", "FAILED")
 Say = Callable[[str], None]
@@ -107,7 +108,8 @@ class _Supervisor:
     job: str = ""  # of the newest attempt
 
     def run(self) -> dict[str, Any]:
-        patience, said = _Patience(self.spec.wait_s if self.spec.on_party_loss == "wait" else 30.0), ""
+        most = self.spec.wait_s if self.spec.on_party_loss == "wait" else self.spec.deadline_s + START_S
+        patience, said = _Patience(most), ""
         while True:
             ended, reason = self._attempt()
             status = self._status()
@@ -130,18 +132,34 @@ class _Supervisor:
     def _status(self) -> dict[str, Any]:
         """What the newest attempt wrote; an earlier one's error is not this one's."""
         found = read_status(self.kit, self.spec.run)
-        return found if found.get("job") == self.job else {"round": found.get("round", 0)}
+        mine = found.get("job") == self.job or found.get("state") == "done"
+        return found if mine else {"round": found.get("round", 0)}
 
     def _attempt(self) -> tuple[str, str]:
         """Submit and watch one job: (how it ended, why)."""
         try:
+            self.job = ""
             self.show("calling the hub", 0, 0)
             with nvflare.session(self.kit.identity.admin, self.kit.folder / "admin") as hub:
+                if waiting := self._without(self._silent(hub)):
+                    return "WAITING", waiting
                 job = self.job = self._submit(hub)
                 self.say(f"attempt {job[:8]} with {', '.join(self._present())}")
                 return self._watch(hub, job)
         except nvflare.UnreachableError as error:
             return "UNREACHABLE", str(error)
+
+    def _silent(self, hub: nvflare.Session) -> list[str]:
+        """Parties that do not answer the hub: a job with them would not begin."""
+        working = hub.working("")
+        return [n for n in self._present() if working.get(n) is None]
+
+    def _without(self, names: list[str]) -> str:
+        """Leave these parties out where the policy is to skip them; else why the run cannot go on now, "" if it can."""
+        if self.spec.on_party_loss == "skip" and self.spec.active not in names:
+            self.absent |= set(names)
+            return ""
+        return f"party {', '.join(names)} is not connected to the hub" if names else ""
 
     def _present(self) -> list[str]:
         return [n for n in self.spec.parties if n not in self.absent]
@@ -161,7 +179,7 @@ class _Supervisor:
     def _end_leftovers(self, hub: nvflare.Session) -> None:
         """The attempt before this one may still be listed or running."""
         job = _last_job(self.kit, self.spec.run)
-        if job and hub.jobs().get(job) == "RUNNING":
+        if job and not hub.jobs().get(job, FINAL[0]).startswith(FINAL):
             hub.abort(job)
 
     def _watch(self, hub: nvflare.Session, job: str) -> tuple[str, str]:
@@ -183,6 +201,9 @@ class _Supervisor:
                 gone = roll.gone(hub.working(job), begun)
                 if gone:  # the hub does not notice when a party's main process was restarted
                     hub.abort(job)
+            if state == "SUBMITTED" and roll.late and (silent := self._silent(hub)):
+                hub.abort(job)  # the hub would try again ever more rarely
+                return state, self._without(silent) or f"{', '.join(silent)} left before the job began"
             if self.absent and self._returned(hub.seen(), seen):
                 hub.abort(job)
             time.sleep(POLL_S)
@@ -225,10 +246,13 @@ class _Roll:
         self.known: set[str] = set()
         self.since = time.monotonic()
 
+    @property
+    def late(self) -> bool:
+        return time.monotonic() - self.since > LATE_S
+
     def gone(self, working: dict[str, bool | None], begun: bool) -> list[str]:
         self.known |= {n for n, there in working.items() if there}
-        late = begun or time.monotonic() - self.since > LATE_S
-        return [n for n in self.present if working.get(n) is False and (late or n in self.known)]
+        return [n for n in self.present if working.get(n) is False and (begun or self.late or n in self.known)]
 
 
 @dataclass
