@@ -9,6 +9,7 @@ processes. Exit code 1 if any case failed.
 import argparse
 import json
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("results/faults.jsonl"))
     options = parser.parse_args()
     options.commit = commit()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(130))  # what was started is stopped
     share, shares = map(int, options.part.split("/"))
     done, failed = ended_well(options.out), 0
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:

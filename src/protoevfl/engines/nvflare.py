@@ -161,9 +161,15 @@ class Session:
         return {str(client.name): float(client.last_connect_time) for client in info.client_info}
 
     def working(self, job: str) -> dict[str, bool | None]:
-        """Does each site have a process for the job? None where the site does not answer."""
+        """Does each site have a process for the job? None where the site does not answer; no entry if it is not there."""
         found: dict[str, bool | None] = {}
-        for row in self._do(self._session.get_client_job_status) or []:
+        try:
+            rows = self._do(self._session.get_client_job_status) or []
+        except UserError as error:
+            if "no clients available" not in str(error):
+                raise
+            rows = []  # the hub was just started
+        for row in rows:
             name = str(row["client_name"])
             silent = row.get("status") in ("no_reply", "error")
             found[name] = None if silent else bool(found.get(name)) or row.get("job_id") == job
