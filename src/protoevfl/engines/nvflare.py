@@ -161,7 +161,7 @@ class Session:
         return {str(client.name): float(client.last_connect_time) for client in info.client_info}
 
     def working(self, job: str) -> dict[str, bool | None]:
-        """Does each site have a process for the job? None where the site does not answer; no entry if it is not there."""
+        """Does each site have a process for the job? None where it does not answer, no entry if it is not there."""
         found: dict[str, bool | None] = {}
         try:
             rows = self._do(self._session.get_client_job_status) or []
