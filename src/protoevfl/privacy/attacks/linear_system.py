@@ -90,7 +90,7 @@ def solutions(a: Tensor, sums: Tensor, known: Known) -> dict[str, Tensor]:
     rest = sums - torch.where(mask, 0.0, a).T @ torch.nn.functional.one_hot(fixed.clamp(min=0), z).to(a)
     free = torch.where(mask, a, 0.0)
     top = largest(free).clamp(min=1e-12)
-    found = {f"ridge {c:g}": _ridge(free, rest, c * top) for c in STRENGTHS}
+    found = {f"ridge {c:g}": ridge_solution(free, rest, c * top) for c in STRENGTHS}
     start = torch.full((n, z), 1 / z, dtype=a.dtype, device=a.device)
     relaxed = memberships(a, sums, fixed, start)
     found["simplex"] = relaxed
@@ -99,7 +99,7 @@ def solutions(a: Tensor, sums: Tensor, known: Known) -> dict[str, Tensor]:
     return found
 
 
-def _ridge(a: Tensor, sums: Tensor, c: Tensor) -> Tensor:
+def ridge_solution(a: Tensor, sums: Tensor, c: Tensor) -> Tensor:
     """A (A^T A + c I)^-1 S = (A A^T + c I)^-1 A S (N, Z), by the smaller of the two systems."""
     n, d = a.shape
     eye = torch.eye(min(n, d), dtype=a.dtype, device=a.device)
