@@ -65,3 +65,12 @@ def test_the_audit_log_is_verified(kits: Path, capsys: pytest.CaptureFixture[str
 def test_a_folder_that_is_no_kit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["deploy", "stop", str(tmp_path)]) == 2
     assert "is not a kit" in capsys.readouterr().err
+
+
+def test_places_that_cannot_be_written_are_one_line(
+    kits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+    assert main(["deploy", "init", "--out", str(tmp_path / "none")]) == 2
+    assert main(["deploy", "provision", str(kits / "project.toml"), "--out", str(tmp_path / "taken")]) == 2
+    assert capsys.readouterr().err.count("error: cannot write") == 2

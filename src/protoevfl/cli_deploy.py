@@ -35,7 +35,10 @@ def init(
         path = out / name
         if path.exists():
             raise UserError(f"{path} exists; move it away first")
-        path.write_text(text)
+        try:
+            path.write_text(text)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from None
         print(path)
 
 
@@ -48,7 +51,12 @@ def provision(
     """Make a signed kit for the hub and for every party."""
     from protoevfl.deploy import provision as work
 
-    made = work.provision(work.read_project(project), out, renew or [])
+    facts = work.read_project(project)
+    try:
+        with bar("keys and certificates"):
+            made = work.provision(facts, out, renew or [])
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename or out}: {error.strerror}") from None
     for name, folder in made.items():
         print(f"{name:<12} {folder}")
     note(f"Send each kit to its owner by a safe way. {out / 'authority'} can sign new kits: keep it offline.")

@@ -84,7 +84,11 @@ def settle(kit: Kit) -> None:
     """Tell NVFlare where the hub's kit lies on this machine."""
     template = kit.folder / "local" / HUB_TEMPLATE
     if template.exists():
-        (kit.folder / FILLED_IN).write_text(template.read_text().replace("{kit}", str(kit.folder)))
+        path = kit.folder / FILLED_IN
+        try:
+            path.write_text(template.read_text().replace("{kit}", str(kit.folder)))
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}; the hub needs a kit it can write to") from None
 
 
 # ---------------------------------------------------------------- the authority's signature

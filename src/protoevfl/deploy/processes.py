@@ -64,7 +64,7 @@ def _spawn(opened: Kit) -> "subprocess.Popen[bytes]":
         log.parent.mkdir(exist_ok=True)
         output = log.open("ab")
     except OSError as error:
-        raise UserError(f"cannot write {log}: {error.strerror}") from None
+        raise UserError(f"cannot write {log}: {error.strerror}; the kit must lie on a disk with room for it") from None
     arguments = nvflare.command(opened.identity.role, opened.folder, opened.name, opened.identity.org)
     with output:
         process = subprocess.Popen(
@@ -72,7 +72,12 @@ def _spawn(opened: Kit) -> "subprocess.Popen[bytes]":
             stdin=subprocess.DEVNULL, start_new_session=True, env=_environment(),
         )  # fmt: skip
     facts = {"pid": process.pid, "born": os_process.born(process.pid)}
-    durable.write(opened.folder / "process.json", json.dumps(facts).encode())
+    try:
+        durable.write(opened.folder / "process.json", json.dumps(facts).encode())
+    except UserError:  # nobody would find it again
+        process.kill()
+        process.wait()
+        raise
     return process
 
 
@@ -181,7 +186,8 @@ def stop(opened: Kit, seconds: float = STOP_S) -> int:
     found = os_process.of_folder(opened.folder)
     os_process.end(found, seconds)
     os_process.end(os_process.of_folder(opened.folder), 0)
-    (opened.folder / "process.json").unlink(missing_ok=True)
+    with suppress(OSError):  # a read-only disk; the number in it is no longer a process of ours
+        (opened.folder / "process.json").unlink(missing_ok=True)
     return len(found)
 
 
