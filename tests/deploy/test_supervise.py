@@ -10,6 +10,7 @@ from protoevfl.deploy import supervise
 from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.engines import nvflare
+from protoevfl.errors import UserError
 
 
 def test_a_party_that_had_a_process_and_lost_it_is_gone_even_while_the_job_starts() -> None:
@@ -84,6 +85,23 @@ def test_the_error_of_an_earlier_attempt_is_not_this_ones(tmp_path: Path) -> Non
     assert made._status() == {"round": 3}
     path.write_text('{"job": "old", "state": "done", "round": 3}')
     assert made._status()["state"] == "done"
+
+
+def test_an_aborted_run_is_not_tried_again_by_whoever_watches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = supervisor(tmp_path, "wait")
+
+    def attempt(self: supervise._Supervisor) -> tuple[str, str]:
+        (tmp_path / "runs" / "r").mkdir(parents=True)  # abort, typed elsewhere
+        (tmp_path / "runs" / "r" / "aborted").touch()
+        return "FINISHED:ABORTED", ""
+
+    monkeypatch.setattr(supervise._Supervisor, "_attempt", attempt)
+    with pytest.raises(UserError, match="was aborted; `protoevfl deploy resume r`"):
+        made.run()
+    with pytest.raises(UserError, match="no run 'r' was submitted"):
+        supervise.abort(made.kit, "r")
 
 
 def test_patience_starts_again_with_every_new_round(monkeypatch: pytest.MonkeyPatch) -> None:

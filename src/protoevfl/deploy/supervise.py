@@ -67,14 +67,17 @@ def resume(kit: Kit, run: str, say: Say = print, show: Show = _unseen) -> dict[s
     if done.get("state") == "done":
         return done
     _reach(kit)
+    _aborted(kit, run).unlink(missing_ok=True)
     return _Supervisor(kit, spec, say, show).run()
 
 
 def abort(kit: Kit, run: str) -> None:
-    """End the attempt that is running; `resume` goes on with the run."""
-    job = read_status(kit, run).get("job") or _last_job(kit, run)
-    if not job:
-        raise UserError(f"run {run} has no attempt to abort")
+    """End the attempt that is running, also for whoever watches it; `resume` goes on with the run."""
+    read_spec(kit, run)
+    job = _last_job(kit, run)
+    if not job or read_status(kit, run).get("state") == "done":
+        raise UserError(f"run {run} {'is done' if job else 'was never begun'}: there is no attempt to abort")
+    durable.write(_aborted(kit, run), b"")
     with nvflare.session(kit.identity.admin, kit.folder / "admin") as hub:
         hub.abort(str(job))
 
@@ -90,6 +93,11 @@ def _check_can_submit(kit: Kit, spec: JobSpec) -> None:
 def _reach(kit: Kit) -> None:
     """UnreachableError at once where the hub is not there at all: whoever typed the command can start it."""
     nvflare.Session(kit.identity.admin, kit.folder / "admin").close()
+
+
+def _aborted(kit: Kit, run: str) -> Path:
+    """A mark for the terminal that watches the run: do not try again."""
+    return kit.run_folder(run) / "aborted"
 
 
 def _last_job(kit: Kit, run: str) -> str | None:
@@ -117,6 +125,8 @@ class _Supervisor:
                 return status
             if status.get("state") == "failed":
                 raise UserError(f"run {self.spec.run} stopped: {status.get('error')}")
+            if _aborted(self.kit, self.spec.run).exists():
+                raise UserError(f"run {self.spec.run} was aborted; `protoevfl deploy resume {self.spec.run}` goes on")
             reason = str(status.get("error") or reason or ended)
             patience.progress(int(status.get("round", 0)))
             if self.spec.on_party_loss == "abort" or patience.over():
