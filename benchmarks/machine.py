@@ -67,6 +67,12 @@ def now(device: str) -> float:
     return time.process_time() if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter()
 
 
+def processor_seconds() -> float:
+    """Seconds that all cores spent on this process, its threads and its processes that have ended."""
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(s.ru_utime + s.ru_stime for s in spent)
+
+
 def resident_mb() -> float:
     """Peak resident memory of this process (on Linux from /proc: getrusage starts at the parent's)."""
     status = Path("/proc/self/status")

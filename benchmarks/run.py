@@ -33,7 +33,7 @@ RENDER: dict[str, Callable[[Sequence[Line]], str]] = {
 def measure(name: str, device: str, threads: int, tiny: bool) -> Iterator[Line]:
     """The lines of one benchmark, small enough for minutes on two cores, or `tiny` for seconds."""
     if name == "naive":
-        return naive.measure(device, *((600, 64, (0,)) if tiny else ()))
+        return naive.measure(device, *((600, 64, (0,), 1) if tiny else ()))
     if name == "stacking":
         sizes = ((1, 2), (1, 2), device, 16) if tiny else (stacking.PARTIES, stacking.SEEDS, device)
         return stacking.measure(("images", "tables"), *sizes)
