@@ -33,9 +33,11 @@ test: install
 bench: install
 	$(BIN)/python benchmarks/run.py
 
-# The whole campaign of broken processes and networks; a few of its cases are part of `make test`.
+# The whole campaign of broken processes and networks, about two hours; a few of its cases are part of `make test`. It
+# passes over what ended well before (results/faults.jsonl): move that file away to begin anew.
 faults: install
 	$(BIN)/python -m tests.faults.campaign
+	$(BIN)/python -m tests.faults.figures --fill docs/deployment.md
 
 reproduce-quick: install
 	$(BIN)/protoevfl reproduce all --quick
