@@ -31,6 +31,7 @@ class LabelOwner:
     rare: tuple[int, ...] = ()
     open: bool = False  # the class list may be incomplete
     examples: Mapping[int, int] = field(default_factory=dict)  # unseen class -> a row to be predicted that has it
+    attributes: Tensor | None = None  # (Z, K) what is known of each class, seen and unseen: names groups of rows
     head: nn.Module | None = None
     memory: dict[str, Tensor] = field(default_factory=dict)
     central: Central | None = None

@@ -165,7 +165,8 @@ def predict_batch(
     half = torch.arange(2, device=f.device).repeat_interleave(per_fold)  # the fold whose rows a member is trained with
     seen = (torch.arange(len(rows), device=f.device) >= len(sides[0])).long() == half[:, None]  # (2E, rows)
     first = [batch_weights(owner, f, f_query[:, side], width, names) for side in sides]
-    first = agree(first, [joint(f_query[:, side], width)[0] for side in sides], owner, joint(f_query, width)[0])
+    together = [joint(f_query[:, side], width)[0] for side in sides]
+    first = agree(first, together, owner, joint(f_query, width)[0], joint(f, width)[0])
     weights = torch.cat(first, 1)[:, None] * seen  # (names, 2E, rows)
     some = f_query[:, rows]
     for turn in (1, 2):
@@ -189,23 +190,47 @@ def again(p: Tensor, weights: Tensor, seen: Tensor, names: Sequence[int]) -> Ten
     return torch.stack(made)
 
 
-def agree(found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: Tensor) -> list[Tensor]:
-    """The groups (names, n) of both folds in one order, by their weighted means; named by examples where given.
+def agree(found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: Tensor, aligned: Tensor) -> list[Tensor]:
+    """The groups (names, n) of both folds in one order, by their weighted means; named where the owner can tell.
 
     Groups of two folds are matched by similarity (Hungarian). Which group has which name cannot be learned from the
-    data; an example row of a class (`owner.examples`) moves that class to the group most like it.
+    data: it is told by attributes of the classes (`owner.attributes`) and, before them, by an example row of a class
+    (`owner.examples`), which takes the group most like it. Joint embeddings: queries (n, D), aligned (N, D).
     """
     if len(owner.unseen) < 2:
         return found
-    means = [transport.unit(w @ x / w.sum(1, keepdim=True)) for w, x in zip(found, rows, strict=True)]
-    found = [found[0], found[1][_match(means[0] @ means[1].T)]]
-    means[1] = means[1][_match(means[0] @ means[1].T)]
-    wish = torch.zeros(len(owner.unseen), len(owner.unseen), device=queries.device)  # (name, group)
-    for i, z in enumerate(owner.unseen):
-        if z in owner.examples:
-            wish[i] = (means[0] + means[1]) @ transport.unit(queries[owner.examples[z]])
+    means = [w @ x / w.sum(1, keepdim=True) for w, x in zip(found, rows, strict=True)]  # (groups, D)
+    other = _match(transport.unit(means[0]) @ transport.unit(means[1]).T)
+    found, means = [found[0], found[1][other]], [means[0], means[1][other]]
+    wish = fit_of_attributes(owner, aligned, (means[0] + means[1]) / 2)  # (name, group)
+    if told := [i for i, z in enumerate(owner.unseen) if z in owner.examples]:
+        shown = transport.unit(queries[[owner.examples[owner.unseen[i]] for i in told]])
+        taken = _match(shown @ (transport.unit(means[0]) + transport.unit(means[1])).T)
+        wish[told] = -torch.inf
+        wish[told, taken] = 0.0
     order = _match(wish)
     return [w[order] for w in found]
+
+
+def fit_of_attributes(owner: LabelOwner, aligned: Tensor, groups: Tensor, ridge: float = 1.0) -> Tensor:
+    """How well each unseen class (rows) fits each group (columns) by its attributes; zeros where none are given.
+
+        W = argmin_W  sum_i |a_y(i) - W (f_i - f)|^2 + ridge s |W|^2,      fit[z, g] = a_z . W (x_g - f)
+
+    f_i, y(i): joint embedding (D,) and class of aligned row i; f: mean of the f_i; s: mean eigenvalue of their scatter;
+    x_g: mean of group g; a_z: attributes (K,) of class z, standardised over the classes. In a bijection the largest sum
+    of inner products is the smallest sum of squared distances, and an intercept changes nothing.
+    """
+    if owner.attributes is None:
+        return torch.zeros(len(owner.unseen), len(groups), device=groups.device)
+    a = owner.attributes.to(groups)
+    a = (a - a.mean(0)) / a.std(0, correction=0).clamp(min=1e-6)
+    middle = aligned.mean(0)
+    x = aligned - middle
+    scatter = x.T @ x  # (D, D)
+    penalty = ridge * scatter.diagonal().mean().clamp(min=1e-6) * torch.eye(len(scatter), device=x.device)
+    w: Tensor = torch.linalg.solve(scatter + penalty, x.T @ a[owner.labels])  # (D, K)
+    return a[list(owner.unseen)] @ ((groups - middle) @ w).T
 
 
 def _match(similarity: Tensor) -> Tensor:
