@@ -29,7 +29,7 @@ def find(rows: list[Row], run: str, aligned: int, **more: Any) -> Row | None:
 
 
 def cell(row: Row | None, what: str) -> str:
-    if row is None:
+    if row is None or (row["canary"] and not row["worst"]["communicates"]):  # nothing was sent that could be attacked
         return "-"
     if what == "advantage":
         return points(row["advantage"], row["advantage_half"])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protoevfl.audit import audit
-from protoevfl.audit.record import Warm, one_way_of, privacy_of, record
+from protoevfl.audit import attacked, audit
+from protoevfl.audit.record import Warm, one_way_of, privacy_of, record, record_both
 from protoevfl.cli import main
 from protoevfl.messages import Learn
 from protoevfl.privacy.policy import PrivacySettings
@@ -110,3 +110,33 @@ def test_shared_warm_up_changes_nothing() -> None:
     assert len(warm) == 1
     assert shared.metrics["accuracy"] == alone.metrics["accuracy"]
     assert all((shared.own[m] == alone.own[m]).all() for m in alone.own)
+
+
+def test_one_way_has_no_canary_because_nothing_was_sent() -> None:
+    small = {name: value for name, value in TINY.items() if not name.startswith("rounds")}
+    config = RunConfig(**{**CELL, "parties": 2}, preset="one_way", overrides=small)  # type: ignore[arg-type]
+    facts = json.loads(json.dumps(audit(config, [0], device="cpu", known=(0,)), default=str))
+    text = markdown(facts)
+    assert "nothing in it about single people" in text
+    assert "nothing about labels can be learnt" in text
+
+
+def test_records_of_the_table_hold_every_figure() -> None:
+    config = RunConfig(**CELL, method="one_shot", overrides={"epochs": 1, "privacy.audit": True})  # type: ignore[arg-type]
+    (record,) = attacked(config, [0], device="cpu")
+    assert record["attack"]["unaided"] > 0.9  # clusters of gradients are the classes
+    assert record["attack"]["canary"] > 0.9
+    assert record["attack"]["guess_bound"] == 1.0
+    assert record["overrides"]["privacy.audit"]
+    assert record["metrics"]["accuracy"] > 0
+
+
+def test_a_run_and_its_canaries_go_together() -> None:
+    config = RunConfig(**CELL, overrides=TINY)  # type: ignore[arg-type]
+    real, hidden = record_both(config, [0], canaries=2, device="cpu", warm={})
+    alone = record(config, [0], device="cpu")[0]
+    assert abs(real[0].metrics["accuracy"] - alone.metrics["accuracy"]) < 0.03
+    assert [h.metrics for h in hidden] == [{}, {}]
+    first, second = (h.world.owner.labels for h in hidden)
+    assert not first.equal(second)
+    assert first.bincount().equal(real[0].world.owner.labels.bincount())

@@ -107,8 +107,8 @@ def attack_records(
                 "accuracy": passive[1]["worst"]["by_seed"][i],
                 "advantage": passive[1]["worst"]["by_seed"][i] - passive[1]["yardstick"]["by_seed"][i],
                 "unaided": passive[0]["worst"]["by_seed"][i],
-                "canary": canaries["passive"]["worst"]["by_seed"][i],
-                "canary_colluding": canaries["colluding"]["worst"]["by_seed"][i] if "colluding" in canaries else None,
+                "canary": _canary(canaries.get("passive"), i),
+                "canary_colluding": _canary(canaries.get("colluding"), i),
                 "nearest_prototype": _nearest(passive[0], i),
                 "name": passive[1]["worst"]["attack"],
                 "guess_bound": bound,
@@ -116,6 +116,11 @@ def attack_records(
         }
         for i, one in enumerate(real)
     ]  # fmt: skip
+
+
+def _canary(finding: Mapping[str, Any] | None, i: int) -> float | None:
+    """None where no message could be attacked: groups that an oracle names say nothing about single people."""
+    return finding["worst"]["by_seed"][i] if finding and finding["worst"]["communicates"] else None
 
 
 def _promised(privacy: PrivacySettings, first: Recording) -> bool:

@@ -32,6 +32,7 @@ RATES = (
     "labels they say nothing that noisy prototypes did not say, but no proof covers the rows they come from. They are "
     "a few numbers about a whole table, not about single rows."
 )
+NOTHING_SENT = "No message made of labels was sent: there is nothing in it about single people."
 THREATS = {
     "passive": "one party that follows the protocol and studies what it received",
     "malicious": "one party that sends made-up embeddings to draw labels out",
@@ -68,8 +69,9 @@ def sections(facts: Facts) -> list[Section]:
 
 def worst(facts: Facts, part: str = "findings", threat: str | None = None) -> Facts:
     found = [f for f in facts[part] if threat is None or f["threat"] == threat]
-    chosen: Facts = max(found, key=lambda f: f["worst"]["accuracy"] if part == "canary" else f["advantage"])
-    return chosen
+    if part == "canary":  # what was sent comes before what was only guessed
+        return max(found, key=lambda f: (f["worst"]["communicates"], f["worst"]["accuracy"]))
+    return max(found, key=lambda f: float(f["advantage"]))
 
 
 def summary(facts: Facts) -> tuple[str | Table, ...]:
@@ -84,7 +86,9 @@ def summary(facts: Facts) -> tuple[str | Table, ...]:
         f"({f['yardstick']['attack']}): the messages are worth {100 * f['advantage']:+.1f} points to the attacker.",
         f"With labels that have nothing to do with the rows, the best attack is right for "
         f"{percent(c['worst']['accuracy'])} (chance: {percent(c['chance'])}): that is what the messages say about "
-        "single people.",
+        "single people."
+        if c["worst"]["communicates"]
+        else NOTHING_SENT,
         f"The joint model is right for {percent(*use['as it is']['accuracy'])} of new rows; without defences "
         f"{percent(*use['undefended']['accuracy'])} ({-100 * drop:+.1f} points by the defences), with nothing sent "
         f"down {percent(*use['one-way']['accuracy'])}.",
@@ -137,7 +141,10 @@ def canary(facts: Facts) -> tuple[str | Table, ...]:
     rows = tuple(
         (f["threat"], f["worst"]["attack"], percent(f["worst"]["accuracy"], f["worst"]["half"]), percent(f["chance"]))
         for f in facts["canary"]
+        if f["worst"]["communicates"]
     )
+    if not rows:
+        return (NOTHING_SENT,)
     text = (
         "The labels were shuffled over the rows before the run. Rows then say nothing about labels, so whatever is "
         "found above chance was carried by the messages about single rows."
