@@ -130,9 +130,12 @@ class Drawn:
     f: Tensor
     weights: Tensor
 
-    def draw(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
+    def edges(self, members: int) -> Tensor:
+        """Cumulative shares (E, n) of the rows, from which `draw` picks."""
+        return (self.weights.cumsum(-1) / self.weights.sum(-1, keepdim=True)).expand(members, -1).contiguous()
+
+    def draw(self, keys: Tensor, step: rnd.Counter, rows: int, edges: Tensor) -> Tensor:
         """(E, M, rows, d)."""
-        edges = (self.weights.cumsum(-1) / self.weights.sum(-1, keepdim=True)).expand(len(keys), -1).contiguous()
         u = rnd.uniform(keys, f"drawn{self.label}", step, (rows,))  # (E, rows)
         pick = torch.searchsorted(edges, u).clamp(max=edges.shape[1] - 1)
         return self.f[:, pick].movedim(0, 1)
@@ -157,7 +160,7 @@ def train_head(
     y = F.one_hot(labels, classes).float()
     for extra in extras:
         y = torch.cat([y, F.one_hot(torch.full((extra.rows,), extra.label, device=y.device), classes).float()])
-    rows = len(y)
+    rows, edges = len(y), [extra.edges(len(keys)) for extra in extras]
     weight = torch.ones(len(keys), rows, device=f.device)  # (E, rows)
     if keep is not None:
         weight[:, :n] = keep.float()
@@ -170,9 +173,9 @@ def train_head(
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
         present = drop_parties(keys, step, parties, index.shape[1], s.party_dropout) if s.party_dropout else None
         start = n
-        for extra in extras:
+        for extra, shares in zip(extras, edges, strict=True):
             mine = (index >= start) & (index < start + extra.rows)  # (E, B)
-            x = torch.where(mine[:, None, :, None], extra.draw(keys, step, index.shape[1]), x)
+            x = torch.where(mine[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x)
             start += extra.rows
         t, w = y[index], weight.gather(1, index)
         if s.noise:
