@@ -129,14 +129,16 @@ def test_party_dropout_leaves_each_row_a_party() -> None:
 class TestDrawn:
     def test_rows_are_drawn_by_weight_and_parts_stay_together(self) -> None:
         f = torch.arange(4.0).expand(M, 4)[..., None].contiguous()  # row n holds n at every party
-        drawn = Drawn(1, 5, f, torch.tensor([1.0, 0.0, 3.0, 0.0])).draw(keys(E), 3, 4000)  # (E, M, rows, 1)
+        source = Drawn(1, 5, f, torch.tensor([1.0, 0.0, 3.0, 0.0]))
+        drawn = source.draw(keys(E), 3, 4000, source.edges(E))  # (E, M, rows, 1)
         assert torch.equal(drawn[:, 0], drawn[:, 1])
         assert set(drawn.unique().tolist()) == {0.0, 2.0}
         assert abs((drawn == 2).float().mean() - 0.75) < 0.03
 
     def test_weights_may_differ_between_members(self) -> None:
         f = torch.arange(2.0).expand(M, 2)[..., None].contiguous()
-        drawn = Drawn(0, 5, f, torch.eye(2)).draw(keys(2), 0, 50)
+        source = Drawn(0, 5, f, torch.eye(2))
+        drawn = source.draw(keys(2), 0, 50, source.edges(2))
         assert not drawn[0].any()
         assert drawn[1].all()
 
