@@ -22,3 +22,15 @@ def test_a_run_records_its_defences_and_what_they_spent() -> None:
         device="cpu",
     )
     assert not plain["epsilon"]
+
+
+def test_pseudo_labels_are_made_with_the_prototypes_a_party_was_sent() -> None:
+    """Not with the owner's exact ones: noise that drowns everything must show in what a party can do alone."""
+    cell = {"dataset": "digits", "aligned": 100, "pool": 200}
+    told = {}
+    for sigma in (0.0, 1e6):
+        noisy = {**QUICK, "warm.epochs": 3, "privacy.prototype_noise": sigma, "privacy.class_noise": 0.0}
+        (record,) = run(RunConfig(**cell, overrides=noisy), [0], device="cpu")  # type: ignore[arg-type]
+        rates = record["metrics"]["pseudo_label_accuracy"]
+        told[sigma] = sum(rates[m] for m in "123") / 3
+    assert told[0.0] > told[1e6] + 0.1

@@ -254,7 +254,7 @@ def alone(method: Method, worlds: Sequence[World], parties: InProcess | Stacked)
         return found
     for addresses, cohort in parties.members():
         owners = [worlds[r].owner for r, _ in addresses]
-        mu = torch.stack([o.memory["prototypes"][m] for o, (_, m) in zip(owners, addresses, strict=True)])
+        mu = torch.stack([_told(o, m) for o, (_, m) in zip(owners, addresses, strict=True)])
         shown = torch.stack([o.memory["shown"][m] for o, (_, m) in zip(owners, addresses, strict=True)])
         for (r, m), labels in zip(addresses, guess(cohort, mu, shown).cpu(), strict=True):
             truth, classes = worlds[r].labels.pools[m], worlds[r].labels.classes
@@ -263,6 +263,11 @@ def alone(method: Method, worlds: Sequence[World], parties: InProcess | Stacked)
             found[r].setdefault("priors", {"estimated": [[]] * len(worlds[r].owner.parties)})
             found[r]["priors"]["estimated"][m] = rates.tolist()
     return found
+
+
+def _told(owner: LabelOwner, party: int) -> Tensor:
+    """The prototypes (Z, d) a party has: the guard's release where there is one (privacy/policy.py)."""
+    return owner.memory.get(f"guard.release.{party}", owner.memory["prototypes"][party]).to(owner.device)
 
 
 def gate_by_class(world: World, engine: Engine, run_: int) -> list[list[float]] | None:

@@ -114,7 +114,7 @@ def priors(pairs: Pairs) -> list[Picture]:
         ax.set(title=f"{cell.tags['dataset']}, {cell.tags.get('setting', '')}", xlabel="true rate in the pool (%)",
                ylabel="estimated (%)")  # fmt: skip
         ax.legend(fontsize=8)
-    return [Picture("priors", "Class rates of the pools: estimated by EM against true (all seeds)", figure)]
+    return [Picture("priors", "Class rates of the pools: pseudo-labels against true (all seeds)", figure)]
 
 
 def _priors(record: Record) -> tuple[Array, Array] | None:
