@@ -76,6 +76,26 @@ def full(federation: Federation, name: str) -> str:
         return said.replace(str(federation.folder), "KITS") if good else ""
 
 
+def full_hub(federation: Federation) -> str:
+    """The hub has no room for the job: the run is not begun and says so; with room it runs."""
+    hub = federation.kit("hub")
+    processes.stop(hub, seconds=0.5)
+    folder = federation.folder / "hub" / "jobs"
+    folder.mkdir(exist_ok=True)
+    if not _shell("mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(folder)):
+        raise PermissionError("not tried: mounting needs root")
+    try:
+        federation.up()
+        spec = federation.spec(f"full-hub-{int(time.time())}", settings={"rounds": 3}, wait_s=30.0)
+        said = _stopped(federation, spec, lambda: federation.submit(spec, quiet).done(200) and None)
+        subprocess.run(["mount", "-o", "remount,size=50m", str(folder)], check=True)
+        federation.resume(spec, quiet).done(150)
+        return said if "is its disk full" in said and same(federation, spec) else ""
+    finally:
+        processes.stop(hub, seconds=0.5)
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
 def read_only(federation: Federation, name: str) -> str:
     """The folder of checkpoints becomes read-only in the middle of training (an immutable folder binds root too)."""
     federation.up()
@@ -112,6 +132,7 @@ def read_only_kit(federation: Federation, name: str) -> str:
 TRIALS: dict[str, Callable[[Federation], str]] = {
     "full disk of a party": partial(full, name="tele"),
     "full disk of the active party": partial(full, name="bank"),
+    "full disk of the hub": full_hub,
     "read-only checkpoints of a party": partial(read_only, name="tele"),
     "read-only checkpoints of the active party": partial(read_only, name="bank"),
     "read-only kit of a party": partial(read_only_kit, name="tele"),

@@ -195,6 +195,10 @@ class Session:
             text = " ".join(str(error).split()) or type(error).__name__
             if type(error).__name__ in ("NoConnection", "SessionClosed", "SessionExpired", "NoReply"):
                 raise UnreachableError(f"the hub does not answer: {text}") from None
+            if "StorageException" in text:
+                raise UserError(
+                    "the hub cannot store the job: is its disk full or read-only? Its log says more"
+                ) from None
             raise UserError(f"the hub said: {text}") from None
 
 
