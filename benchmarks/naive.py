@@ -138,11 +138,15 @@ def loaders(own: Sequence[Tensor], batch: int, workers: int) -> None:
     torch.set_num_threads(threads)
 
 
+def spent(line: Line) -> str:
+    return f"{line['processor']:.1f}" if "processor" in line else "not measured"
+
+
 def render(lines: Sequence[Line]) -> str:
     """The shortest time of each way of doing it."""
     ways = dict.fromkeys(x["how"] for x in lines)
     shortest = {how: min((x for x in lines if x["how"] == how), key=lambda x: x["seconds"]) for how in ways}
     best = min(shortest[how]["seconds"] for how in ("stacked", "loop"))
-    cells = [[how, f"{x['seconds']:.2f}", f"{x['seconds'] / best:.1f}", f"{x.get('processor', 0):.1f}"]
+    cells = [[how, f"{x['seconds']:.2f}", f"{x['seconds'] / best:.1f}", spent(x)]
              for how, x in shortest.items()]  # fmt: skip
     return table(["one warm-up epoch", "seconds", "times our faster engine", "processor seconds"], cells)
