@@ -123,7 +123,7 @@ class ProtoEVFL:
         owner.memory |= {"prototypes": mu, "shown": (counts > 0).float(), "prior": prior, "embeddings": f}
         owner.memory["usable"] = torch.tensor([m in warm for m in owner.parties], device=owner.device)
         made = []
-        if owner.unseen or owner.rare or owner.open:
+        if self.lacking(owner):
             replies = yield {m: Describe(max(len(owner.unseen), int(owner.open))) for m in owner.parties}
             told = [r for r in replies.values() if isinstance(r, Statistics)]
             owner.memory["strength"] = torch.stack([t.reliability.amax() for t in told])
@@ -134,6 +134,10 @@ class ProtoEVFL:
             keys = owner.keys("head", self.head.members)
             owner.head = train_head(keys, f, owner.labels, owner.classes, self.head, made)
         yield Report("head", 1, 1)
+
+    def lacking(self, owner: LabelOwner) -> bool:
+        """Does a class lack labels, or may one, and is something to be done about it?"""
+        return self.unseen.slot and bool(owner.unseen or owner.rare or owner.open)
 
     def blocks(self, owner: LabelOwner, replies: Mapping[int, Message], before: Tensor | None = None) -> Tensor:
         """Embeddings (M, N, d) of the parties; one that did not answer keeps its last ones, zeros where it has none."""
@@ -207,8 +211,9 @@ class ProtoEVFL:
         """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for "none of these"."""
         assert isinstance(owner.head, HeadNet)
         aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
-        wanted = owner.unseen or owner.rare or owner.open
-        if not (wanted and batch and self.unseen.batch and here.all() and f.shape[1] >= self.unseen.least_rows):
+        if not (
+            self.lacking(owner) and batch and self.unseen.batch and here.all() and f.shape[1] >= self.unseen.least_rows
+        ):
             p = probabilities(owner.head, f, here)
             return nn.functional.pad(p, (0, 1)) if owner.open else p
         fires = self.something_unseen(owner, f)

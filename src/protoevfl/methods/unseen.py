@@ -29,6 +29,7 @@ class UnseenSettings:
     components: int = 40  # of the mixture a party sends
     pool_rows: int = 10_000  # at most so many pool rows are looked at
     groups: int = 8  # clusters within which novelty is centred
+    slot: bool = True  # off: classes that lack labels are left alone, to compare with
     batch: bool = True  # look again in the rows to be predicted
     batch_rows: int = 5_000  # at most so many of them a fold
     least_rows: int = 200  # fewer rows to be predicted: the inductive head decides
