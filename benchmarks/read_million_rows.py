@@ -4,7 +4,6 @@ Writes FOLDER/big.parquet (one row group) and FOLDER/big.csv, 100 columns, then 
 in a fresh process.
 """
 
-import resource
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from machine import resident_mb
 from protoevfl.data.features import FeatureSpec, TableEncoder
 from protoevfl.data.files import count_rows, iter_batches, scan
 
@@ -40,8 +40,7 @@ def measure(path: Path) -> None:
     names = scan(path).names
     encoder = TableEncoder.fit(iter_batches(path, names), FeatureSpec(names))
     out = encoder.transform(iter_batches(path, names), rows=count_rows(path))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{path.name}: {out.shape}, {time.perf_counter() - start:.1f} s, peak {peak:.0f} MB resident")
+    print(f"{path.name}: {out.shape}, {time.perf_counter() - start:.1f} s, peak {resident_mb():.0f} MB resident")
 
 
 if __name__ == "__main__":
