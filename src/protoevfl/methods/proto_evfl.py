@@ -128,7 +128,7 @@ class ProtoEVFL:
             told = [r for r in replies.values() if isinstance(r, Statistics)]
             owner.memory["strength"] = torch.stack([t.reliability.amax() for t in told])
             if len(told) == len(owner.parties):  # a lost party has no statistics: the head does without synthetic rows
-                made = unseen_classes.synthetic(owner, told, f, mu.shape[-1])
+                made = unseen_classes.synthetic(owner, told, f, mu.shape[-1], self.unseen.rows)
             yield Report("statistics", 1, 1, {"strength": owner.memory["strength"]})
         if not self.head_each_round:
             keys = owner.keys("head", self.head.members)

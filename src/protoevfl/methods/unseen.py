@@ -30,6 +30,7 @@ class UnseenSettings:
     pool_rows: int = 10_000  # at most so many pool rows are looked at
     groups: int = 8  # clusters within which novelty is centred
     slot: bool = True  # off: classes that lack labels are left alone, to compare with
+    rows: float = 1.0  # synthetic rows of a class, as a share of those it lacks to be as frequent as the others
     batch: bool = True  # look again in the rows to be predicted
     batch_rows: int = 5_000  # at most so many of them a fold
     least_rows: int = 200  # fewer rows to be predicted: the inductive head decides
@@ -78,21 +79,21 @@ def per_class(owner: LabelOwner) -> int:
     return max(1, round(sum(usual) / max(1, len(usual))))
 
 
-def synthetic(owner: LabelOwner, told: Sequence[Statistics], f: Tensor, width: int) -> list[Drawn]:
+def synthetic(owner: LabelOwner, told: Sequence[Statistics], f: Tensor, width: int, share: float = 1.0) -> list[Drawn]:
     """Synthetic rows for each unseen and rare class from the parties' statistics; f (M, N, d) aligned embeddings."""
     means, variances = torch.stack([t.means for t in told]), torch.stack([t.variances for t in told])  # (M, g, K, d)
     weights = torch.stack([t.weights for t in told])  # (M, g, K)
     made = [
-        invent(owner, z, means[:, g], variances[:, g], weights[:, g])
+        invent(owner, z, means[:, g], variances[:, g], weights[:, g], share)
         for g, z in enumerate(owner.unseen[: means.shape[1] - 1])
     ]
     for z in owner.rare:
         belong = class_share(f[..., :width], owner.labels, means[:, -1, :, :width], owner.classes, z)  # (M, K)
-        made.append(invent(owner, z, means[:, -1], variances[:, -1], weights[:, -1] * belong.square()))
+        made.append(invent(owner, z, means[:, -1], variances[:, -1], weights[:, -1] * belong.square(), share))
     return made
 
 
-def invent(owner: LabelOwner, z: int, means: Tensor, variances: Tensor, weights: Tensor) -> Drawn:
+def invent(owner: LabelOwner, z: int, means: Tensor, variances: Tensor, weights: Tensor, share: float = 1.0) -> Drawn:
     """INVENTED rows of class z from mixtures (M, K, d), (M, K); parties independently: theirs are different people."""
     m, k, d = means.shape
     keys = owner.keys(f"invent {z}")
@@ -101,7 +102,7 @@ def invent(owner: LabelOwner, z: int, means: Tensor, variances: Tensor, weights:
     pick = torch.searchsorted(edges / edges[:, -1:], u).clamp(max=k - 1)[..., None].expand(-1, -1, d)
     noise = rnd.normal(keys, "synthetic", 0, (m, INVENTED, d))[0]
     rows = means.gather(1, pick) + variances.gather(1, pick).clamp(min=0).sqrt() * noise
-    return Drawn(z, missing_rows(owner, z), rows, torch.ones(INVENTED, device=rows.device))
+    return Drawn(z, missing_rows(owner, z, share), rows, torch.ones(INVENTED, device=rows.device))
 
 
 def class_share(f: Tensor, labels: Tensor, x: Tensor, classes: int, z: int, temperature: float = 0.1) -> Tensor:
@@ -171,7 +172,7 @@ def predict_batch(
     weights = torch.cat(first, 1)[:, None] * seen  # (names, 2E, rows)
     some = f_query[:, rows]
     for turn in (1, 2):
-        drawn = [Drawn(z, missing_rows(owner, z), some, weights[i]) for i, z in enumerate(names)]
+        drawn = [Drawn(z, missing_rows(owner, z, unseen.rows), some, weights[i]) for i, z in enumerate(names)]
         keys = owner.keys(f"batch heads {turn}", 2 * per_fold)
         head = train_head(keys, f, owner.labels, owner.classes, settings, drawn)
         if turn == 1:
@@ -242,6 +243,6 @@ def _match(similarity: Tensor) -> Tensor:
     return torch.as_tensor(order, device=similarity.device)
 
 
-def missing_rows(owner: LabelOwner, z: int) -> int:
-    """How many rows class z lacks to be as frequent as the others."""
-    return max(1, per_class(owner) - int((owner.labels == z).sum()))
+def missing_rows(owner: LabelOwner, z: int, share: float = 1.0) -> int:
+    """A share of the rows class z lacks to be as frequent as the others."""
+    return max(1, round(share * (per_class(owner) - int((owner.labels == z).sum()))))
