@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from protoevfl.audit.figures import cases, findings, inversion, utility
+from protoevfl.audit.figures import attributes, cases, findings, inversion, utility
 from protoevfl.audit.record import Recording, Warm, one_way_of, privacy_of, record, record_both
 from protoevfl.messages import Learn
 from protoevfl.privacy.policy import PrivacySettings
@@ -50,6 +50,7 @@ def audit(
         "findings": [f.as_json() for f in found],
         "canary": [f.as_json() for f in hidden],
         "inversion": inversion(real),
+        "attributes": attributes(real),
         "ledger": first.ledger.summary(),
         "coalition_epsilon": first.ledger.coalition(range(1, passive + 1)) if first.ledger.entries else None,
         "guess_bound": privacy.guess_bound(n, z, rounds) if guarded else 1.0,

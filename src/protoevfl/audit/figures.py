@@ -12,6 +12,7 @@ from protoevfl.audit.record import Recording
 from protoevfl.guarded import noise_of
 from protoevfl.messages import Embeddings, Learned
 from protoevfl.presets import build
+from protoevfl.privacy.attacks.attributes import infer_table
 from protoevfl.privacy.attacks.gradients import condensed
 from protoevfl.privacy.attacks.inversion import invert
 from protoevfl.privacy.policy import PrivacySettings
@@ -115,6 +116,22 @@ def inversion(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
     for (name, what), value in totals.items():
         table.setdefault(name, {})[what] = value
     return table
+
+
+def attributes(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
+    """The owner infers the first passive party's columns from embeddings; half of the rows have leaked. Tables only."""
+    totals: dict[str, dict[str, list[float]]] = {}
+    for recording in recordings:
+        party = recording.world.owner.parties[1]
+        table, sent = recording.world.tables[party], seen_by(recording)[party].last_embeddings(party)
+        if table.spans is None or sent is None:
+            return {}
+        leaked = torch.arange(len(sent)) % 2 == 0
+        made = infer_table(sent.cpu(), table.aligned.cpu(), table.spans, leaked, recording.world.labels.aligned.cpu())
+        for column, rates in made.items():
+            for name, rate in rates.items():
+                totals.setdefault(column, {}).setdefault(name, []).append(rate)
+    return {column: {name: sum(v) / len(v) for name, v in rates.items()} for column, rates in totals.items()}
 
 
 def utility(recordings: Sequence[Recording]) -> dict[str, Any]:

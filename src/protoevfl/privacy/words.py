@@ -165,7 +165,20 @@ def columns(facts: Facts) -> tuple[str | Table, ...]:
         "and trains a decoder for the other half. Lower MSE and higher SSIM mean more is revealed. Embeddings are "
         "not anonymous: who may hold them must be agreed on."
     )
-    return (text, Table(heads, rows))
+    return (text, Table(heads, rows), *_attributes(facts.get("attributes") or {}))
+
+
+def _attributes(found: Facts) -> tuple[str | Table, ...]:
+    """Columns of a table that the label owner infers; nothing for images."""
+    if not found:
+        return ()
+    ways = tuple(dict.fromkeys(name for rates in found.values() for name in rates))
+    rows = tuple((column, *(f"{rates[w]:.2f}" if w in rates else "-" for w in ways)) for column, rates in found.items())
+    text = (
+        "Columns of that party which the label owner was never sent, inferred from its embeddings: balanced accuracy "
+        "for categories, share of the variance (R²) for numbers, beside a guess from the label alone."
+    )
+    return (text, Table(("column", *ways), rows))
 
 
 def guarantee(facts: Facts) -> tuple[str | Table, ...]:

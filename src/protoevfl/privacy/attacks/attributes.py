@@ -4,6 +4,7 @@ The owner knows the column for some rows (leaked pairs) and trains a ridge class
 yardsticks are the commonest value (categories), the mean (numbers), and the same learner on the label alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +48,28 @@ def infer_number(f: Tensor, values: Tensor, leaked: Tensor, labels: Tensor) -> d
         "from the label alone": Inferred(None, None, _r2(onehot, values, leaked)),
         "mean": Inferred(None, None, 0.0),
     }
+
+
+def infer_table(
+    f: Tensor, rows: Tensor, spans: Sequence[tuple[int, int]], leaked: Tensor, labels: Tensor
+) -> dict[str, dict[str, float]]:
+    """Every column of an encoded table (N, p), by number: how much of it each way of guessing finds.
+
+    A span of several columns is a category (one-hot): balanced accuracy. A single column is a number: R^2, 0 at least.
+    Columns that never change among the leaked rows, or hold a value only the hidden rows have, are left out.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for number, (start, end) in enumerate(spans):
+        if end - start > 1:
+            codes = rows[:, start:end].argmax(1)
+            if min(len(set(codes[part].tolist())) for part in (leaked, ~leaked)) < 2:
+                continue
+            made = infer_category(f, codes, leaked, labels)
+            found[f"column {number + 1}, category"] = {name: float(m.balanced or 0.0) for name, m in made.items()}
+        elif bool(rows[leaked, start].std() > 0) and bool(rows[~leaked, start].std() > 0):
+            guessed = infer_number(f, rows[:, start], leaked, labels)
+            found[f"column {number + 1}, number"] = {name: max(0.0, float(m.r2 or 0.0)) for name, m in guessed.items()}
+    return found
 
 
 def _r2(x: Tensor, values: Tensor, leaked: Tensor, strength: float = 0.1) -> float:
