@@ -45,15 +45,16 @@ def test_halves_answer_as_the_whole() -> None:
     both = engine()
     assert [len(members) for members, _ in both.cohorts] == [3, 3]
     assert both.lanes is not None
+    asked = [dict.fromkeys(WHERE, request) for request in (WarmUp(), Embed("query"))]
+    found = [both.exchange(requests) for requests in asked]
+    assert torch.get_num_threads() == 2  # a lane's share of the cores is its own affair
     torch.set_num_threads(1)
     whole = engine()
-    torch.set_num_threads(2)
-    for request in (WarmUp(), Embed("query")):
-        one, other = (e.exchange(dict.fromkeys(WHERE, request)) for e in (both, whole))
+    for requests, one in zip(asked, found, strict=True):
+        other = whole.exchange(requests)
         assert list(one) == list(other)
         for a in WHERE:
             torch.testing.assert_close(values(one[a]), values(other[a]), atol=1e-3, rtol=0)
-    assert torch.get_num_threads() == 2
     some = both.exchange({WHERE[0]: Embed("query")})  # only one half is asked
     assert list(some) == [WHERE[0]]
 
