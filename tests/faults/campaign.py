@@ -9,6 +9,7 @@ processes. Exit code 1 if any case failed.
 import argparse
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -141,7 +142,7 @@ def attempt(federation: Federation, key: str, trial: Trial, commit: str, folder:
     except Exception as error:
         traceback.print_exc()
         case = Case(key.split("-")[0], key, key, False, 0.0, None, f"{type(error).__name__}: {error}", commit)
-    case.detail = case.detail.replace(folder, "FOLDER")  # no machine path in the file
+    case.detail = re.sub(r"FOLDER/tmp\w+", "FOLDER/COPY", case.detail.replace(folder, "FOLDER"))  # no machine path
     return case
 
 
