@@ -219,3 +219,72 @@ def test_a_finished_phase_leaves_no_bar_at_its_end() -> None:
         after = [(t.description, t.completed, t.total) for t in bars.progress.tasks]
     assert before == [("vanilla: warm-up", 3, 10)]
     assert after == [("vanilla: after warm-up", 0, None)]
+
+
+TWO = ["bench", "--device", "cpu", "--setting", "zero_shot", "--classes", "2,7", "--seeds", "0"]
+
+
+def test_side_information_on_two_unseen_classes(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = out.with_name("attributes.csv")
+    table.write_text("class,size,parity\n" + "".join(f"{z},{z},{z % 2}\n" for z in range(10)))
+    quick = {"warm.epochs": 1, "rounds.count": 0, "head.epochs": 2, "head.members": 1, "unseen.components": 4}
+    small = [
+        *TWO,
+        "--parties",
+        "2",
+        "--aligned",
+        "60",
+        "--pool",
+        "60",
+        "--out",
+        str(out),
+        *(f"--set={name}={value}" for name, value in quick.items()),
+    ]
+    for side in ("example", str(table), str(table)):
+        assert cli.main([*small, "--side", side]) == 0
+        shown = capsys.readouterr()
+        assert "matched %" in shown.out
+        assert f"side information: {Path(side).name}" in shown.out
+    found = records.read(out)
+    assert [r["side"] for r in found] == ["example", str(table)]  # the same table a second time is not run again
+    for record in found:
+        assert record["metrics"]["matched_unseen"] >= record["metrics"]["unseen_recall"]
+
+
+def test_side_information_reaches_the_owner(tmp_path: Path) -> None:
+    table = tmp_path / "attributes.csv"
+    table.write_text("".join(f"{z},{z * z}\n" for z in range(10)))
+    cell = {"aligned": 60, "pool": 30, "setting": "zero_shot", "classes": (7, 2)}
+    world = run.prepare(run.RunConfig(**cell, side="example"), 0, "cpu")  # type: ignore[arg-type]
+    for z, row in world.owner.examples.items():
+        assert int(world.labels.query[row]) == z
+        assert z not in world.labels.query[:row]
+    assert set(world.owner.examples) == {2, 7}
+    assert world.owner.attributes is None
+    other = run.prepare(run.RunConfig(**cell, side=str(table)), 0, "cpu").owner  # type: ignore[arg-type]
+    assert other.attributes is not None
+    assert other.attributes[:, 0].tolist() == [z * z for z in range(10)]
+    assert not other.examples
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "message"),
+    [
+        ("".join(f"{z},1\n" for z in range(9)), [], "no line for class 9"),
+        ("0,1\n1,large\n", [], "line 2: 'large' is not a number"),
+        ("0,1\n10,1\n", [], "line 2: '10' is not a class"),
+        (None, [], "cannot read"),
+        ("0,1\n", ["--open"], "give one of the two"),
+    ],
+)
+def test_bad_side_information_is_refused_before_anything_runs(
+    out: Path, text: str | None, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = out.with_name("attributes.csv")
+    if text is not None:
+        table.write_text(text)
+    assert cli.main([*TWO, "--side", str(table), "--out", str(out), *more]) == 2
+    shown = capsys.readouterr().err.strip()
+    assert message in shown
+    assert "\n" not in shown
+    assert not out.exists()

@@ -51,8 +51,9 @@ def test_the_key_holds_every_field_of_a_configuration() -> None:
 
 
 def test_records_from_before_a_field_was_added_still_count() -> None:
-    new = record(0, open=False)
+    new = record(0, open=False, side="")
     assert records.key(record(0)) == records.key(new) != records.key(record(0, open=True))
+    assert records.key(new) != records.key(record(0, side="example"))
 
 
 def test_missing_names_only_what_is_not_there() -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -20,6 +21,10 @@ LOG = logging.getLogger(__name__)
 DEVICES = ("auto", "cpu", "cuda")
 ENGINES = ("auto", "loop", "stacked")
 OPEN = ("proto_evfl",)  # methods that can answer "none of these classes"
+SIDE = (
+    "What names two or more unseen classes (zero_shot, proto_evfl; else without effect): one example of each, or a CSV "
+    "file with a line for every class: its number, then attributes."
+)
 
 
 def bench(
@@ -29,6 +34,7 @@ def bench(
     setting: Annotated[str, Option(help="normal, few_shot or zero_shot.")] = "normal",
     classes: Annotated[str, Option(help="The rare or unseen classes: 3 or 0,3.")] = "",
     open_: Annotated[bool, Option("--open", help="Nobody is told whether a class has no label, nor which.")] = False,
+    side: Annotated[str, Option(metavar="example|FILE.csv", help=SIDE)] = "",
     shots: Annotated[int, Option(help="Aligned rows of each rare class (few_shot).")] = 5,
     seeds: Annotated[str, Option(help="0-4 or 0,2,7.")] = "0-4",
     parties: Annotated[int, Option(help="2 to 8.")] = 4,
@@ -57,6 +63,8 @@ def bench(
     choice(engine, ENGINES, "--engine")
     if open_ and (others := [name for name in names if name not in OPEN]):
         raise UserError(f"--open: {others[0]} cannot say 'none of these classes'; only {', '.join(OPEN)} can")
+    if open_ and side:
+        raise UserError("--side names unseen classes, --open says that nobody knows of them; give one of the two")
     records.check_writable(out)
     done = records.read(out)
 
@@ -65,7 +73,7 @@ def bench(
     cells = [
         RunConfig(dataset=dataset, method=name, preset=preset, aligned=aligned, setting=setting,
                   classes=tuple(whole_numbers(classes, "--classes")), shots=shots, parties=parties, pool=pool,
-                  profile=profile, open=open_, overrides=overrides[name])
+                  profile=profile, open=open_, side=side, overrides=overrides[name])
         for name in names
     ]  # fmt: skip
     split = check_cells(cells, numbers)
@@ -94,6 +102,7 @@ def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
     Returns the summary of the first seed's split.
     """
     from protoevfl.data import sources
+    from protoevfl.data.attributes import read_attributes
     from protoevfl.data.splits import split_dataset
     from protoevfl.data.views import party_views
     from protoevfl.presets import build
@@ -102,6 +111,8 @@ def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
         build(config.method, config.preset, config.dataset, config.overrides)
     dataset = sources.load(cells[0].dataset)
     party_views(dataset, cells[0].parties)
+    if cells[0].side not in ("", "example"):
+        read_attributes(cells[0].side, [str(z) for z in range(dataset.classes)])
     splits = [split_dataset(dataset, cells[0].split_spec(), seed) for seed in seeds]
     return splits[0].summary()
 
@@ -188,6 +199,7 @@ def finish(out: str, cells: "Sequence[RunConfig]", seeds: Sequence[int], how: Ma
         config = cells[0]
         what = f"{config.dataset}, {config.aligned} aligned rows, {config.parties} parties, {config.setting}"
         what += (f" {list(config.classes)}" if config.classes else "") + ", open" * config.open
+        what += f", side information: {Path(config.side).name}" if config.side else ""
         cli_tables.show(
             f"{what}; mean ± std of {len(seeds)} seed(s)", "method", groups, cli_tables.columns_for(groups.values())
         )

@@ -45,12 +45,20 @@ def both_ways(record: Record) -> float:
     return float(record["bytes"]["up"] + record["bytes"]["down"])
 
 
+def matched(record: Record) -> float | None:
+    """Recall of the unseen classes up to their names; where there are two or more, it differs from the strict one."""
+    several = len(record.get("classes", ())) > 1
+    value: float | None = record["metrics"].get("matched_unseen") if several else None
+    return value
+
+
 COLUMNS = (
     Column("accuracy %", metric("accuracy"), percent),
     Column("balanced %", metric("balanced_accuracy"), percent),
     Column("AUC %", metric("auc"), percent),
     Column("seen %", metric("seen_accuracy"), percent),
     Column("unseen %", metric("unseen_recall"), percent),
+    Column("matched %", matched, percent),
     Column("H %", metric("harmonic_mean"), percent),
     Column("rare %", metric("rare_recall"), percent),
     Column("bytes", both_ways, size),
@@ -86,7 +94,7 @@ def columns_for(groups: Iterable[Sequence[Record]], titles: Sequence[str] | None
     records = [record for group in groups for record in group]
     chosen = [c for c in COLUMNS if titles is None or c.title in titles]
     if not any(record["metrics"].get("unseen_recall") is not None for record in records):
-        chosen = [c for c in chosen if c.title not in ("seen %", "unseen %", "H %")]
+        chosen = [c for c in chosen if c.title not in ("seen %", "unseen %", "matched %", "H %")]
     return [c for c in chosen if any(c.value(record) is not None for record in records)]
 
 
@@ -117,7 +125,7 @@ def print_table(
 def summary(records: Sequence[Record]) -> dict[str, Any]:
     """The same numbers for machines: {"seeds": [...], "accuracy": {"mean", "std"}, ...}, rates as fractions."""
     names = ("accuracy", "balanced_accuracy", "macro_f1", "auc", "seen_accuracy", "unseen_recall", "harmonic_mean",
-             "rare_recall")  # fmt: skip
+             "matched_unseen", "rare_recall")  # fmt: skip
     values = {name: [v for r in records if (v := r["metrics"].get(name)) is not None] for name in names}
     values |= {"bytes": [both_ways(r) for r in records], "rounds": [r["rounds"] for r in records]}
     values |= {"seconds": [r["seconds"] for r in records]}

@@ -23,8 +23,8 @@ from protoevfl.errors import UserError
 
 Record = Mapping[str, Any]
 CELL = ("dataset", "method", "preset", "aligned", "setting", "classes", "shots", "parties", "pool", "profile",
-        "open", "overrides")  # fmt: skip
-LATER = {"open": False}  # fields that older records lack, and what they meant
+        "open", "side", "overrides")  # fmt: skip
+LATER = {"open": False, "side": ""}  # fields that older records lack, and what they meant
 KEY = (*CELL, "seed")
 
 

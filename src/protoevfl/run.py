@@ -18,6 +18,7 @@ from protoevfl import ranks
 from protoevfl.core import metrics
 from protoevfl.core import random as rnd
 from protoevfl.data import sources
+from protoevfl.data.attributes import read_attributes
 from protoevfl.data.splits import Split, SplitSpec, split_dataset
 from protoevfl.data.table import Labels, PartyTable, labels_of, party_tables
 from protoevfl.drive import Address, Engine, drive
@@ -50,6 +51,7 @@ class RunConfig:
     pool: int | None = None
     profile: str = "majority"
     open: bool = False  # zero_shot: the owner is not told which class has no label
+    side: str = ""  # what names two and more unseen classes: nothing, "example", or a CSV file of attributes
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def split_spec(self) -> SplitSpec:
@@ -88,9 +90,19 @@ def prepare(config: RunConfig, seed: int, device: str) -> World:
         labels=labels.aligned.to(device), classes=labels.classes, parties=tuple(range(config.parties)),
         key=rnd.key(seed, "owner"), unseen=() if config.open else labels.unseen, rare=labels.rare, open=config.open,
     )  # fmt: skip
+    tell(owner, config.side, labels)
     if config.method == "upper_bound":
         owner.central = central(config, dataset, split, device)
     return World(split, tables, labels, owner, {m: rnd.key(seed, "party", m) for m in owner.parties})
+
+
+def tell(owner: LabelOwner, side: str, labels: Labels) -> None:
+    """Side information: the first row to be predicted of each unseen class (a simulation knows it), or attributes."""
+    if side == "example":
+        first = {z: (labels.query == z).nonzero() for z in owner.unseen}
+        owner.examples = {z: int(rows[0]) for z, rows in first.items() if len(rows)}
+    elif side:
+        owner.attributes = read_attributes(side, [str(z) for z in range(labels.classes)])
 
 
 def central(config: RunConfig, dataset: Any, split: Split, device: str) -> Central:
