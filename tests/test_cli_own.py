@@ -112,6 +112,10 @@ def test_predict_with_and_without_parties(folder: Path, capsys: pytest.CaptureFi
         ([*inputs[:2], *inputs[:2]], "twice"),
         ([*inputs, "--out", "p.doc"], "parquet or"),
         ([], "at least one"),
+        ([*inputs, "--example", "yes"], "CLASS=ID"),
+        ([*inputs, "--example", "yes=1", "--example", "yes=2"], "twice"),
+        ([*inputs, "--example", "yes=1"], "class 'yes' has labelled rows"),
+        ([*inputs, "--attributes", str(folder / "none.csv")], "cannot read"),
     ):
         assert main(["predict", run, "--out", str(folder / "q.csv"), *bad]) == 2
         assert message in capsys.readouterr().err

@@ -21,6 +21,14 @@ AS_JSON = Annotated[bool, Option("--json", help="Print JSON instead of tables.")
 OVERWRITE = Annotated[bool, Option("--overwrite", help="Replace the output if it exists.")]
 LABELS = Annotated[Path | None, Option(help="File with ids and labels; default: the label party's input.")]
 DEVICE = Annotated[str, Option(help="auto, cpu or cuda.")]
+EXAMPLE = Annotated[
+    list[str] | None,
+    Option(metavar="CLASS=ID", help="A row to be predicted that is of a class without labels; names two or more such."),
+]
+ATTRIBUTES = Annotated[
+    Path | None,
+    Option(metavar="FILE.csv", help="A line for every class: name, numbers; names two or more classes without labels."),
+]
 
 
 def init(
@@ -153,6 +161,8 @@ def predict(
     run: RUN,
     inputs: INPUT = None,
     out: Annotated[Path, Option(help="Predictions, .parquet or .csv.")] = Path("predictions.parquet"),
+    example: EXAMPLE = None,
+    attributes: ATTRIBUTES = None,
     device: DEVICE = "auto",
     overwrite: OVERWRITE = False,
 ) -> None:
@@ -163,7 +173,7 @@ def predict(
 
     own_predict.writer(out)
     folders.check_free(out, overwrite)
-    found = own_predict.predict(open_run(run), _inputs(inputs), device)
+    found = own_predict.predict(open_run(run), _inputs(inputs), device, _examples(example), attributes)
     own_predict.write_predictions(found, out)
     who = found.contributors()
     counts = ", ".join(f"{who.count(name):,} from {name}" for name in sorted(set(who), key=lambda n: (-len(n), n)))
@@ -223,6 +233,19 @@ def _inputs(given: list[str] | None) -> dict[str, Path]:
         if party in found:
             raise UserError(f"--input names {party} twice; join its files first")
         found[party] = Path(file)
+    return found
+
+
+def _examples(given: list[str] | None) -> dict[str, str]:
+    """CLASS=ID options; each class once."""
+    found: dict[str, str] = {}
+    for text in given or []:
+        name, equals, row = text.partition("=")
+        if not (name and equals and row):
+            raise UserError(f"--example takes CLASS=ID, for example fraud=100007, not '{text}'")
+        if name in found:
+            raise UserError(f"--example names class {name} twice; one row is enough")
+        found[name] = row
     return found
 
 

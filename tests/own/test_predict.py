@@ -1,5 +1,6 @@
 """Prediction for new files: joined by id, any party missing, rows of one party alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,9 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from protoevfl.config import Config
 from protoevfl.errors import UserError
 from protoevfl.own.predict import predict, write_predictions
-from protoevfl.own.run_dir import Run
+from protoevfl.own.run_dir import Run, open_run
+from protoevfl.own.simulate import train_files
 
 
 def test_all_parties(run: Run, new: dict[str, Path]) -> None:
@@ -83,3 +86,48 @@ def test_bad_inputs_are_one_clear_line(run: Run, new: dict[str, Path], tmp_path:
         predict(run, {"bank": tmp_path / "twice.parquet"})
     with pytest.raises(UserError, match="does not exist"):
         predict(run, {"bank": tmp_path / "absent.parquet"})
+
+
+@pytest.fixture(scope="module")
+def unlabelled(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run with two more classes that nobody has labelled."""
+    out = tmp_path_factory.mktemp("unlabelled") / "run"
+    quick = {"unseen.least_rows": 50, "rounds.count": 0, "head.members": 1, "warm.epochs": 1}
+    method = replace(config.method, overrides={**config.method.overrides, **quick})
+    label = replace(config.label, classes=("no", "yes", "maybe", "never"))
+    train_files(replace(config, label=label, method=method), out)
+    return open_run(out)
+
+
+def test_examples_and_attributes_name_unseen_classes(unlabelled: Run, new: dict[str, Path], tmp_path: Path) -> None:
+    telco = pacsv.read_csv(new["telco"])
+    pacsv.write_csv(telco.slice(40), tmp_path / "telco.csv")  # an example's place among the rows of all parties is not
+    inputs = {**new, "telco": tmp_path / "telco.csv"}  # its place among all rows
+    plain = predict(unlabelled, inputs).probabilities
+    maybe, never = (40 + int(plain[40:, z].argmax()) for z in (2, 3))
+    ids = predict(unlabelled, {"bank": new["bank"]}).ids
+    for first, second in ((maybe, never), (never, maybe)):
+        p = predict(unlabelled, inputs, examples={"maybe": f" {ids[first]}.0", "never": ids[second]}).probabilities
+        assert p[first, 2] > p[first, 3]
+        assert p[second, 3] > p[second, 2]
+    (tmp_path / "a.csv").write_text("no,0,1\nyes,1,0\nmaybe,2,-1\nnever,-1,2\n")
+    (tmp_path / "b.csv").write_text("no,0,1\nyes,1,0\nnever,2,-1\nmaybe,-1,2\n")
+    a, b = (predict(unlabelled, inputs, attributes=tmp_path / f"{n}.csv").probabilities for n in "ab")
+    assert (a[maybe, 2] > a[maybe, 3]) != (b[maybe, 2] > b[maybe, 3])
+    with pytest.raises(UserError, match="not every party has the row"):
+        predict(unlabelled, inputs, examples={"maybe": ids[0]})
+
+
+def test_bad_examples_are_one_clear_line(unlabelled: Run, run: Run, new: dict[str, Path], tmp_path: Path) -> None:
+    for examples, message in (
+        ({"perhaps": "1"}, "'perhaps' is not a class; the classes are no, yes, maybe, never"),
+        ({"yes": "1"}, r"class 'yes' has labelled rows; .* \(maybe, never\)"),
+        ({"maybe": "nobody"}, "no row to be predicted has the id 'nobody'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            predict(unlabelled, {"bank": new["bank"]}, examples=examples)
+    with pytest.raises(UserError, match="this run has none"):
+        predict(run, new, examples={"yes": "1"})
+    (tmp_path / "a.csv").write_text("no,0,1\nyes,1,0\n")
+    with pytest.raises(UserError, match="no line for class maybe, never"):
+        predict(unlabelled, new, attributes=tmp_path / "a.csv")

@@ -15,13 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from protoevfl.data.attributes import read_attributes
 from protoevfl.data.files import read_columns, require_columns, scan
-from protoevfl.data.ids import Ids, collect
+from protoevfl.data.ids import IdRules, Ids, collect
 from protoevfl.errors import UserError
 from protoevfl.own import folders
 from protoevfl.own.features import encoded_batches
 from protoevfl.own.run_dir import Run
-from protoevfl.own.stored_owner import ROWS
+from protoevfl.own.stored_owner import ROWS, StoredOwner, among
 from protoevfl.own.stored_party import StoredParty
 from protoevfl.run import choose_device
 
@@ -85,11 +86,23 @@ def read_input(party: StoredParty, path: Path, device: str = "cpu") -> Input:
     return Input(party, ids, embeddings, table.take(ids.rows))
 
 
-def predict(run: Run, inputs: Mapping[str, Path], device: str = "auto") -> Predictions:
-    """Class probabilities of every row that any input has."""
+def predict(
+    run: Run,
+    inputs: Mapping[str, Path],
+    device: str = "auto",
+    examples: Mapping[str, str] | None = None,
+    attributes: Path | None = None,
+) -> Predictions:
+    """Class probabilities of every row that any input has.
+
+    Two and more classes without a label are told apart by name from `examples` (class -> id of a row) or a file of
+    `attributes`.
+    """
     if not inputs:
         raise UserError("predict needs at least one --input PARTY=FILE")
     owner, device = run.need_owner(), choose_device(device)
+    wanted = unseen_classes(owner, examples or {})
+    told = None if attributes is None else read_attributes(attributes, owner.classes)
     stored = sorted((run.need_party(name) for name in inputs), key=lambda party: party.index)
     read = [read_input(party, Path(inputs[party.name]), device) for party in stored]
     ids, id_table = join_ids(read)
@@ -100,12 +113,45 @@ def predict(run: Run, inputs: Mapping[str, Path], device: str = "auto") -> Predi
     present = torch.zeros(len(owner.parties), len(ids), dtype=torch.bool)
     for m, at in place.items():
         present[m] = at >= 0
+    shown = example_rows(wanted, number, present, stored[0].id_rules)
     embeddings = {i.party.index: i.embeddings for i in read}
     parts = []
     for rows in torch.split(torch.arange(len(ids)), ROWS):
         some = {m: f[place[m][rows].clamp(min=0)] for m, f in embeddings.items()}
-        parts.append(owner.probabilities(some, present[:, rows]))
+        parts.append(owner.probabilities(some, present[:, rows], among(rows, shown), told))
     return Predictions(ids, id_table, torch.cat(parts), present, owner.classes, owner.parties, place, embeddings)
+
+
+def unseen_classes(owner: StoredOwner, examples: Mapping[str, str]) -> dict[int, str]:
+    """Class numbers in the place of names; each must be a class without a label."""
+    without = [owner.classes[z] for z in owner.unseen]
+    for name in examples:
+        if name not in owner.classes:
+            raise UserError(f"--example: '{name}' is not a class; the classes are {', '.join(owner.classes)}")
+        if name not in without:
+            raise UserError(
+                f"--example: class '{name}' has labelled rows; an example is for a class without any "
+                f"({', '.join(without) or 'this run has none'})"
+            )
+    return {owner.classes.index(name): text for name, text in examples.items()}
+
+
+def example_rows(
+    wanted: Mapping[int, str], number: Mapping[str, int], present: Tensor, rules: IdRules
+) -> dict[int, int]:
+    """The rows (by class) that have the ids given; several id columns are written with commas."""
+    found = {}
+    for z, text in wanted.items():
+        parts = text.split(",") if rules.columns > 1 else [text]
+        if len(parts) != rules.columns:
+            raise UserError(f"--example: an id of this run has {rules.columns} parts with commas between, not '{text}'")
+        spelt = collect([[part] for part in parts], rules, "--example").values[0]
+        if spelt not in number:
+            raise UserError(f"--example: no row to be predicted has the id '{text}'")
+        if not bool(present[:, number[spelt]].all()):
+            raise UserError(f"--example: not every party has the row '{text}'; give one that all of them have")
+        found[z] = number[spelt]
+    return found
 
 
 def join_ids(inputs: Sequence[Input]) -> tuple[list[str], Any]:

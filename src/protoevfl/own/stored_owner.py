@@ -7,7 +7,7 @@ received while it measured itself; with them every subset of parties can be meas
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +51,25 @@ class StoredOwner:
     rare: tuple[int, ...] = ()
     key: int = 0  # of random draws, where a method makes some to predict
 
-    def probabilities(self, embeddings: Mapping[int, Tensor], present: Tensor) -> Tensor:
-        """(n, Z) from embeddings (n, d) by party number; present (M, n) says which lines of them are real."""
-        guard, owner = self._guard(), self._owner()
+    def probabilities(
+        self,
+        embeddings: Mapping[int, Tensor],
+        present: Tensor,
+        examples: Mapping[int, int] | None = None,
+        attributes: Tensor | None = None,
+    ) -> Tensor:
+        """(n, Z) from embeddings (n, d) by party number; present (M, n) says which lines of them are real.
+
+        Two and more unseen classes get their names from `examples` (class -> row) or `attributes` (Z, K).
+        """
+        guard, owner = self._guard(), replace(self._owner(), attributes=attributes)
         known = {m: _values(guard.received(m, Embeddings(f))) for m, f in embeddings.items()}
         out = torch.zeros(present.shape[1], len(self.classes))
         codes = (present.long() * (1 << torch.arange(len(present)))[:, None]).sum(0)  # (n,) one number a subset
         for code in sorted(set(codes.tolist())):
             subset = tuple(m for m in range(len(self.parties)) if code >> m & 1)
             for rows in torch.split((codes == code).nonzero()[:, 0], ROWS):
+                owner = replace(owner, examples=among(rows, examples or {}))
                 out[rows] = self._ask(owner, {m: f[rows] for m, f in known.items()}, subset)
         return out
 
@@ -124,6 +134,16 @@ class StoredOwner:
                 rare=tuple(facts["rare"]),
                 key=facts["key"],
             )
+
+
+def among(rows: Tensor, examples: Mapping[int, int]) -> dict[int, int]:
+    """The examples (class -> row) that stand among these rows (n,), by their place there.
+
+    >>> among(torch.tensor([4, 7, 9]), {1: 9, 2: 5})
+    {1: 2}
+    """
+    places = {z: (rows == row).nonzero() for z, row in examples.items()}
+    return {z: int(place[0]) for z, place in places.items() if len(place)}
 
 
 @dataclass(frozen=True)
