@@ -91,5 +91,6 @@ def test_the_floor_counts_a_known_step(bench: Any) -> None:
     conv1, conv2 = b * 6 * 14 * 14 * 2 * 25, b * 16 * 7 * 7 * 6 * 25
     linear = b * (144 * 120 + 120 * 84)
     pairs = b * b * 84
-    assert floor.operations(step) == 2 * (2 * conv1 + 3 * conv2 + 3 * linear + 3 * pairs)
+    grid = b * 2 * 3 * 14 * 14  # the affine maps of the views
+    assert floor.operations(step) == 2 * (2 * conv1 + 3 * conv2 + 3 * linear + 3 * pairs + grid)
     assert floor.traffic(floor.Step(2, batch, 1, "cpu")) == 2 * floor.traffic(step)
