@@ -214,7 +214,7 @@ def agree(found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: T
     return [w[order] for w in found]
 
 
-def fit_of_attributes(owner: LabelOwner, aligned: Tensor, groups: Tensor, ridge: float = 1.0) -> Tensor:
+def fit_of_attributes(owner: LabelOwner, aligned: Tensor, groups: Tensor, ridge: float = 100.0) -> Tensor:
     """How well each unseen class (rows) fits each group (columns) by its attributes; zeros where none are given.
 
         W = argmin_W  sum_i |a_y(i) - W (f_i - f)|^2 + ridge s |W|^2,      fit[z, g] = a_z . W (x_g - f)
