@@ -40,7 +40,7 @@ faults: install
 	$(BIN)/python -m tests.faults.figures --fill docs/deployment.md
 
 reproduce-quick: install
-	$(BIN)/protoevfl reproduce all --quick
+	$(BIN)/protoevfl reproduce all --quick --workers 2
 
 docs: install
 	$(BIN)/mkdocs build --strict
