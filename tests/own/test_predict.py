@@ -92,7 +92,7 @@ def test_bad_inputs_are_one_clear_line(run: Run, new: dict[str, Path], tmp_path:
 def unlabelled(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run with two more classes that nobody has labelled."""
     out = tmp_path_factory.mktemp("unlabelled") / "run"
-    quick = {"unseen.least_rows": 50, "rounds.count": 0, "head.members": 1, "warm.epochs": 1}
+    quick = {"unseen.least_rows": 50, "rounds.count": 0, "head.members": 1, "head.epochs": 5, "warm.epochs": 1}
     method = replace(config.method, overrides={**config.method.overrides, **quick})
     label = replace(config.label, classes=("no", "yes", "maybe", "never"))
     train_files(replace(config, label=label, method=method), out)
