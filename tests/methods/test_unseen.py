@@ -1,5 +1,7 @@
 """Unseen and rare classes: what a party describes, what the owner invents, what a batch shows."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,6 +10,7 @@ from protoevfl.core import novelty
 from protoevfl.head import HeadSettings
 from protoevfl.messages import Statistics
 from protoevfl.methods import unseen
+from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.owner import LabelOwner
 
 M, D, Z = 2, 6, 3
@@ -160,3 +163,17 @@ def test_an_example_wins_over_attributes(swap: bool) -> None:
 def test_without_side_information_the_folds_agree_on_an_order() -> None:
     assert named(seven(), False) == [5, 6]
     assert named(seven(), True) == [6, 5]
+
+
+def test_synthetic_rows_are_a_share_of_those_a_class_lacks() -> None:
+    me = owner(torch.tensor([0] * 20 + [1] * 20 + [2] * 5), rare=(2,))
+    assert [unseen.missing_rows(me, 2, share) for share in (1.0, 0.4, 0.0)] == [15, 6, 1]
+
+
+def test_without_the_slot_a_class_that_lacks_labels_is_left_alone() -> None:
+    on = ProtoEVFL()
+    off = replace(on, unseen=replace(on.unseen, slot=False))
+    for me in (owner(torch.tensor([0, 1]), unseen=(2,)), owner(torch.tensor([0, 1, 2]), rare=(2,))):
+        assert on.lacking(me)
+        assert not off.lacking(me)
+    assert not on.lacking(owner(torch.tensor([0, 1, 2])))

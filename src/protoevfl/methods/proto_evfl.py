@@ -111,7 +111,8 @@ class ProtoEVFL:
             means, counts = self.means(owner, f)
             if self.rounds.update != "none":
                 mu = prototypes.update(mu, means, counts, self.rounds.rho, self.rounds.update)  # type: ignore[arg-type]
-            prior = torch.stack([r.prior for r in learned.values()]).mean(0).to(owner.device)
+            if learned:  # nobody learned where all who answered were back for their warm-up
+                prior = torch.stack([r.prior for r in learned.values()]).mean(0).to(owner.device)
             held = self.held_out(owner, f)
             yield Report("rounds", t + 1, self.rounds.count, {"prior": prior, "held_out": held, **figures})
             best, stale = (held, 0) if held > best else (best, stale + 1)
