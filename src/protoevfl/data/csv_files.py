@@ -1,8 +1,8 @@
 """CSV through pyarrow: types that hold for the whole file, bounded memory, and errors that name the line.
 
 pyarrow's streaming reader decides a column's type from the first block. Here a type that fails further down is
-widened (nothing -> whole number -> number -> date -> text) and the pass starts again, so `survey` ends with types that
-every row obeys; `stream` then reads with exactly those.
+widened (nothing -> whole number -> number -> truth -> date, time -> text) and the pass starts again, so `survey` ends
+with types that every row obeys, those that `read` infers; `stream` then reads with exactly those.
 """
 
 import csv
@@ -20,13 +20,10 @@ from protoevfl.errors import UserError
 
 BLOCK = 8 << 20  # bytes read at a time; a row must fit
 MISSING = [*pacsv.ConvertOptions().null_values, "?"]
-_WIDER = {
-    "null": pa.int64(),
-    "int64": pa.float64(),
-    "double": pa.timestamp("s"),
-    "date32[day]": pa.timestamp("s"),
-    "timestamp[s]": pa.timestamp("ns"),
-}
+_MOMENTS = [pa.timestamp(unit, tz=zone) for unit in ("s", "ns") for zone in (None, "UTC")]
+_WIDENING = [pa.null(), pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.time32("s"), *_MOMENTS, pa.string()]
+_WIDER = dict(zip(_WIDENING, _WIDENING[1:]))
+_PACKED = {".gz": "gzip", ".zst": "zstd"}
 
 
 def header(path: Path) -> Any:
@@ -47,14 +44,14 @@ def survey(path: Path, columns: Sequence[str], text: Collection[str]) -> tuple[d
                 return types, sum(batch.num_rows for batch in reader)
         except _TooNarrowError as narrow:
             column = names.names[narrow.column]
-            types[column] = _WIDER.get(str(types[column]), pa.string())
+            types[column] = _WIDER.get(types[column], pa.string())
 
 
 def read(path: Path, columns: Sequence[str], text: Collection[str]) -> Any:
     """The columns as one table; types are inferred over all rows."""
     check_quotes(path)
     options = _convert(columns, dict.fromkeys((c for c in columns if c in text), pa.string()))
-    with explained(path), pa.input_stream(str(path), compression="detect") as source:
+    with explained(path), _bytes(path) as source:
         table = pacsv.read_csv(source, _READ, _parse(path), options)
     if binary := [f.name for f in table.schema if pa.types.is_binary(f.type)]:
         _not_utf8(path, f"column '{binary[0]}'")
@@ -63,14 +60,18 @@ def read(path: Path, columns: Sequence[str], text: Collection[str]) -> Any:
 
 def stream(path: Path, columns: Sequence[str], types: dict[str, Any]) -> Iterator[Any]:
     """Record batches of about BLOCK bytes of text, typed as `survey` found."""
-    with explained(path), _open(path, columns, types) as reader:
-        yield from reader
+    try:
+        with explained(path), _open(path, columns, types) as reader:
+            yield from reader
+    except _TooNarrowError as narrow:
+        where = f"{path.name}: a value of column {narrow.column + 1}"
+        raise UserError(f"{where} is no longer of the type found before; did the file change? run it again") from None
 
 
 def check_quotes(path: Path) -> None:
     """A quote that is never closed would swallow the rest of the file as one value, without an error."""
     odd = False
-    with explained(path), pa.input_stream(str(path), compression="detect") as source:
+    with explained(path), _bytes(path) as source:
         while chunk := source.read(BLOCK):
             odd ^= bool(chunk.count(b'"') % 2)
     if odd:
@@ -87,9 +88,13 @@ class _TooNarrowError(Exception):
 _READ = pacsv.ReadOptions(block_size=BLOCK)
 
 
+def _bytes(path: Path) -> Any:
+    return pa.input_stream(str(path), compression=_PACKED.get(path.suffix.lower()))
+
+
 @contextmanager
 def _open(path: Path, columns: Sequence[str] | None, types: dict[str, Any]) -> Iterator[Any]:
-    with pa.input_stream(str(path), compression="detect") as source:
+    with _bytes(path) as source:
         reader = pacsv.open_csv(source, _READ, _parse(path), _convert(columns, types))
         if binary := [f.name for f in reader.schema if pa.types.is_binary(f.type)]:
             _not_utf8(path, f"column '{binary[0]}'")
@@ -112,7 +117,7 @@ def _parse(path: Path) -> Any:
 
 def delimiter(path: Path) -> str:
     """The commonest of , ; tab | in the header outside quotes."""
-    with explained(path), pa.input_stream(str(path), compression="detect") as source:
+    with explained(path), _bytes(path) as source:
         start = source.read(1 << 20)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         _not_utf8(path, "it looks like UTF-16")
@@ -137,7 +142,7 @@ def explained(path: Path) -> Iterator[None]:
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _explain(path, str(error))
     except OSError as error:
-        if path.suffix in (".gz", ".zst"):
+        if path.suffix.lower() in _PACKED:
             raise UserError(
                 f"{path.name} cannot be decompressed ({error}); it is damaged or not {path.suffix}"
             ) from None
@@ -145,6 +150,9 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _explain(path: Path, text: str) -> None:
+    # first, because the value it shows may hold the words below; text fails only where it is not UTF-8
+    if found := re.match(r"In CSV column #(\d+):.*? conversion error to (?!string)", text):
+        raise _TooNarrowError(int(found[1]))
     if "Empty CSV" in text:
         raise UserError(f"{path.name} is empty; it needs a header line and rows") from None
     if "UTF8" in text or "codec" in text or "utf-8" in text:
@@ -153,13 +161,11 @@ def _explain(path: Path, text: str) -> None:
         raise UserError(_ragged(path, int(found[1]), int(found[2]))) from None
     if "straddling" in text:
         raise UserError(f"{path.name}: a row is longer than {BLOCK >> 20} MB; is a quote not closed?") from None
-    if found := re.search(r"In CSV column #(\d+):.* conversion error", text):
-        raise _TooNarrowError(int(found[1]))
     raise UserError(f"{path.name} cannot be read as CSV: {text.splitlines()[0]}") from None
 
 
 def _ragged(path: Path, expected: int, got: int) -> str:
-    with pa.input_stream(str(path), compression="detect") as source:
+    with _bytes(path) as source:
         lines = csv.reader(io.TextIOWrapper(source, errors="replace", newline=""), delimiter=delimiter(path))
         for row in lines:
             if row and len(row) != expected:
@@ -171,7 +177,7 @@ def _ragged(path: Path, expected: int, got: int) -> str:
 
 def _not_utf8(path: Path, what: str) -> None:
     where = ""
-    with pa.input_stream(str(path), compression="detect") as source:
+    with _bytes(path) as source:
         for number, line in enumerate(io.BufferedReader(source), start=1):
             try:
                 line.decode()
