@@ -30,7 +30,7 @@ class Survey:
     def add(self, batch: Any, start: int, keep: NDArray[np.bool_] | None) -> None:
         if self.numbers is None:
             self._begin(batch.schema)
-        index = np.arange(start, start + batch.num_rows)
+        index, whole = np.arange(start, start + batch.num_rows), batch
         if keep is not None:
             index, batch = index[keep], batch.filter(pa.array(keep))
         self.rows += batch.num_rows
@@ -38,11 +38,17 @@ class Survey:
             _count(counts, as_texts(batch.column(name), name))
             self._check_text(name, counts, final=False)
         if self.numbers:
-            x = np.stack(
-                [as_numbers(batch.column(c), c, self.where, start) for c in self.numbers], axis=1
-            )  # (b, numbers)
+            x = np.stack([self._values(batch, whole, c, start) for c in self.numbers], axis=1)  # (b, numbers)
             self.missing += np.isnan(x).sum(axis=0)
             self._keep(_scatter(index), x)
+
+    def _values(self, batch: Any, whole: Any, name: str, start: int) -> Floats:
+        """A column of the rows to learn from; an error counts all rows, as a person looking at the file does."""
+        try:
+            return as_numbers(batch.column(name), name, self.where, start)
+        except UserError:
+            as_numbers(whole.column(name), name, self.where, start)
+            raise
 
     def _begin(self, schema: Any) -> None:
         kinds = {c: is_category(schema.field(c).type, c, self.spec.categorical, self.spec.numeric)
@@ -87,13 +93,14 @@ class Survey:
             return "it has no values"
         if x.min() == x.max() and not missing:
             return "it has the same value everywhere"
-        scale = _heavy(x)
-        g = curve(x, scale)
-        std = float(g.std())
-        return Number(name, float(g.mean()), std if std > 0 else 1.0, float(np.median(x)), scale, missing)
+        unit = _unit(x)
+        scale = _heavy(x / unit)
+        g, back = curve(x / unit, scale), unit if scale is None else 1.0
+        mean, std, median = back * float(g.mean()), back * float(g.std()), unit * float(np.median(x / unit))
+        return Number(name, mean, std if std > 0 else 1.0, median, None if scale is None else unit * scale, missing)
 
     def _category(self, name: str) -> Category | str:
-        counts = self.counts[name]
+        counts = self.counts[name].copy()
         self._check_text(name, counts, final=True)
         missing = counts.pop(None, 0) > 0
         rare = max(2, min(50, self.rows // 1000))
@@ -127,6 +134,12 @@ def _count(counts: Counter[str | None], texts: Any) -> None:
     found = texts.value_counts()
     for value, n in zip(found.field("values").to_pylist(), found.field("counts").to_pylist()):
         counts[value] += n
+
+
+def _unit(x: Floats) -> float:
+    """What to divide by so that no sum or square overflows: 1 but for absurd values (the largest number as "none")."""
+    largest = float(np.abs(x).max())
+    return largest if largest > 1e100 else 1.0
 
 
 def _heavy(x: Floats) -> float | None:
