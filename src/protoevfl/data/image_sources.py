@@ -1,5 +1,6 @@
 """Fashion-MNIST (four quadrants), ModelNet-10 (twelve views) and scikit-learn's digits (four quadrants)."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -44,16 +45,22 @@ def _idx(path: Path) -> Array:
         raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
     if content[:3] != b"\0\0\x08" or len(content) < 4:
         raise UserError(f"{path} is not an IDX file of bytes; fetch it again")
-    dims = content[3]
-    shape = np.frombuffer(content, dtype=">i4", count=dims, offset=4).astype(np.int64)
-    values = np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * dims)
-    if values.size != shape.prod():
+    head = 4 + 4 * content[3]
+    shape = [int.from_bytes(content[i : i + 4]) for i in range(4, head, 4)]
+    if len(content) < head + math.prod(shape):
         raise UserError(f"{path} ends too early; fetch it again")
-    return values.reshape(shape)
+    if len(content) > head + math.prod(shape):
+        raise UserError(f"{path} holds more than its head says; fetch it again")
+    return np.frombuffer(content, dtype=np.uint8, offset=head).reshape(shape)
 
 
 def fashion_mnist(root: str | Path | None) -> Dataset:
     x_train, y_train, x_test, y_test = (_idx(fetch.obtain(remote, root)) for remote in FASHION_FILES)
+    sides = x_train.shape[1:]
+    even = len(sides) == 2 and not any(side % 2 for side in sides)
+    if not even or (x_train.shape, x_test.shape) != ((*y_train.shape, *sides), (*y_test.shape, *sides)):
+        shapes = ", ".join(str(array.shape) for array in (x_train, y_train, x_test, y_test))
+        raise UserError(f"the Fashion-MNIST files do not go together (shapes {shapes}); fetch them again")
     labels = np.concatenate([y_train, y_test]).astype(np.int64)
     return Dataset(
         name="fashion_mnist",
@@ -79,10 +86,13 @@ def modelnet10(root: str | Path | None) -> Dataset:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             views, label, split, names = (arrays[key] for key in ("views", "label", "split", "class_names"))
-    except (KeyError, *fetch.UNREADABLE) as error:
+    except (KeyError, TypeError, *fetch.UNREADABLE) as error:  # TypeError: a single array, not an archive
         raise UserError(f"{path} does not have the expected arrays ({error}); render it again") from error
-    if views.dtype != np.uint8 or views.ndim != 4 or views.shape[:2] != (len(label), 12):
+    if views.dtype != np.uint8 or views.ndim != 4 or views.shape[1] != 12:
         raise UserError(f"{path}: views must be uint8 (objects, 12, S, S), got {views.dtype} {views.shape}")
+    if label.shape != (len(views),) or split.shape != label.shape:
+        shapes = f"{label.shape} and {split.shape}"
+        raise UserError(f"{path}: label and split must have {len(views)} entries, not {shapes}; render it again")
     return Dataset(
         name="modelnet10",
         class_names=tuple(str(name) for name in names),

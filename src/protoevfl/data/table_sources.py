@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.data import fetch, uci
-from protoevfl.data.dataset import Column, Dataset, held_out
+from protoevfl.data.dataset import Array, Column, Dataset, held_out
 from protoevfl.errors import UserError
 
 ADULT = fetch.Remote(
@@ -32,7 +32,9 @@ CREDIT = fetch.Remote(
 ADULT_TEXT = frozenset(
     {"workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "native-country"}
 )
+INCOMES = ("<=50K", ">50K")
 CREDIT_CODES = frozenset({"SEX", "EDUCATION", "MARRIAGE"})
+CREDIT_LABEL = uci.CREDIT_COLUMNS[-1]
 
 
 def _read_table(path: Path, header: Sequence[str]) -> dict[str, list[str]]:
@@ -43,6 +45,8 @@ def _read_table(path: Path, header: Sequence[str]) -> dict[str, list[str]]:
         raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
     if not rows or tuple(rows[0]) != tuple(header) or any(len(row) != len(header) for row in rows):
         raise UserError(f"{path} must have the columns {', '.join(header)}; fetch it again")
+    if len(rows) < 2:
+        raise UserError(f"{path} has a header and no rows; fetch it again")
     return {name: list(values) for name, values in zip(header, zip(*rows[1:], strict=True), strict=True)}
 
 
@@ -54,6 +58,14 @@ def _category(name: str, text: list[str], train: Tensor) -> Column:
     return Column(name, np.where(known[codes] == values, codes, -1), tuple(known.tolist()))
 
 
+def _codes(path: Path, name: str, text: list[str], known: Sequence[str]) -> Array:
+    """(n,) which of the known values each row holds; the labels depend on it, so nothing else is let in."""
+    code = {value: i for i, value in enumerate(known)}
+    if wrong := [value for value in text if value not in code]:
+        raise UserError(f"{path}: column '{name}' holds '{wrong[0]}', not one of {', '.join(known)}; fetch it again")
+    return np.array([code[value] for value in text], dtype=np.int64)
+
+
 def _number(name: str, text: list[str]) -> Column:
     heavy = name.startswith(("capital-", "BILL_AMT", "PAY_AMT", "LIMIT_BAL"))
     try:
@@ -63,18 +75,22 @@ def _number(name: str, text: list[str]) -> Column:
 
 
 def adult(root: str | Path | None) -> Dataset:
-    table = _read_table(fetch.obtain(ADULT, root), uci.ADULT_COLUMNS)
-    is_test = np.array(table.pop("split")) == "test"
-    labels = np.array(table.pop("income")) == ">50K"
+    path = fetch.obtain(ADULT, root)
+    table = _read_table(path, uci.ADULT_COLUMNS)
+    is_test = _codes(path, "split", table.pop("split"), ("train", "test")) == 1
+    labels = _codes(path, "income", table.pop("income"), INCOMES)
     train, test = torch.from_numpy(np.flatnonzero(~is_test)), torch.from_numpy(np.flatnonzero(is_test))
+    if not len(train):
+        raise UserError(f"{path} has no train rows; fetch it again")
     columns = (_category(k, v, train) if k in ADULT_TEXT else _number(k, v) for k, v in table.items())
-    return Dataset("adult", ("<=50K", ">50K"), tuple(columns), torch.from_numpy(labels.astype(np.int64)), train, test)
+    return Dataset("adult", INCOMES, tuple(columns), torch.from_numpy(labels), train, test)
 
 
 def credit(root: str | Path | None) -> Dataset:
-    table = _read_table(fetch.obtain(CREDIT, root), uci.CREDIT_COLUMNS)
+    path = fetch.obtain(CREDIT, root)
+    table = _read_table(path, uci.CREDIT_COLUMNS)
     table.pop("ID")
-    labels = np.array(table.pop("default.payment.next.month"), dtype=np.int64)
+    labels = _codes(path, CREDIT_LABEL, table.pop(CREDIT_LABEL), ("0", "1"))
     train, test = held_out(labels, 0.2)
     columns = (_category(k, v, train) if k in CREDIT_CODES else _number(k, v) for k, v in table.items())
     return Dataset("credit", ("pays", "defaults"), tuple(columns), torch.from_numpy(labels), train, test)
