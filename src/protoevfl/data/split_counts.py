@@ -132,12 +132,14 @@ def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Arr
     if not short:
         return counts, []
     text, fits = f"rows left for the profile: {', '.join(short)}", exact_pool(spec, pool, left, seed)
+    possible = fits >= len(left)  # a pool has a row of each class
     if spec.exact:
+        instead = f"{spec.parties} x {fits:,} do" if possible else "no smaller number was found that does"
         raise UserError(
-            f"{spec.dataset}: {spec.parties} x {pool:,} pool rows do not meet the profile exactly "
-            f"({text}); {spec.parties} x {fits:,} do"
+            f"{spec.dataset}: {spec.parties} x {pool:,} pool rows do not meet the profile exactly ({text}); {instead}"
         )
-    return counts, [f"note: profile adapted, {text}; met exactly with {fits:,} rows a party"]
+    met = f"met exactly with {fits:,} rows a party" if possible else "no smaller number was found that meets it exactly"
+    return counts, [f"note: profile adapted, {text}; {met}"]
 
 
 def exact_pool(spec: SplitSpec, pool: int, left: Array, seed: int) -> int:
