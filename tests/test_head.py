@@ -129,24 +129,33 @@ def test_party_dropout_leaves_each_row_a_party() -> None:
 class TestDrawn:
     def test_rows_are_drawn_by_weight_and_parts_stay_together(self) -> None:
         f = torch.arange(4.0).expand(M, 4)[..., None].contiguous()  # row n holds n at every party
-        source = Drawn(1, 5, f, torch.tensor([1.0, 0.0, 3.0, 0.0]))
-        drawn = source.draw(keys(E), 3, 4000, source.edges(E))  # (E, M, rows, 1)
+        source = Drawn((1,), (5,), f, torch.tensor([[1.0, 0.0, 3.0, 0.0]]))
+        drawn = source.draw(keys(E), 3, torch.zeros(E, 4000, dtype=torch.int64), source.edges(E))  # (E, M, rows, 1)
         assert torch.equal(drawn[:, 0], drawn[:, 1])
         assert set(drawn.unique().tolist()) == {0.0, 2.0}
         assert abs((drawn == 2).float().mean() - 0.75) < 0.03
 
     def test_weights_may_differ_between_members(self) -> None:
         f = torch.arange(2.0).expand(M, 2)[..., None].contiguous()
-        source = Drawn(0, 5, f, torch.eye(2))
-        drawn = source.draw(keys(2), 0, 50, source.edges(2))
+        source = Drawn((0,), (5,), f, torch.eye(2)[None])
+        drawn = source.draw(keys(2), 0, torch.zeros(2, 50, dtype=torch.int64), source.edges(2))
         assert not drawn[0].any()
         assert drawn[1].all()
+
+    def test_several_classes_draw_from_their_own_rows(self) -> None:
+        f = torch.arange(4.0).expand(M, 4)[..., None].contiguous()
+        source = Drawn((2, 0, 1), (3, 1, 2), f, torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 2]]))
+        place = source.places()
+        assert place.tolist() == [0, 0, 0, 1, 2, 2]
+        drawn = source.draw(keys(E), 0, place.repeat(200).expand(E, -1), source.edges(E))[:, 0, :, 0]  # (E, 1200)
+        for which, rows in enumerate(({0.0, 1.0}, {2.0}, {3.0})):
+            assert set(drawn[:, place.repeat(200) == which].unique().tolist()) == rows
 
     def test_an_unseen_class_is_learned_from_drawn_rows_alone(self) -> None:
         f, labels = data()
         rows = labels != 2
         absent = f[:, ~rows]
-        extra = Drawn(2, 12, absent, torch.ones(absent.shape[1]))
+        extra = Drawn((2,), (12,), absent, torch.ones(1, absent.shape[1]))
         settings = HeadSettings(members=E, hidden=16, epochs=40, batch=16, lr=5e-3)
         for synthetic, seen in (([extra], True), ([], False)):
             model = train_head(keys(E), f[:, rows], labels[rows], Z, settings, synthetic)

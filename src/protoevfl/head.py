@@ -123,22 +123,33 @@ def drop_parties(keys: Tensor, step: rnd.Counter, parties: int, rows: int, rate:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Rows to draw each epoch for a class from given embeddings f (M, n, d), by weight (n,) or (E, n) per member."""
+    """Rows to draw each epoch for some classes from given embeddings f (M, n, d); k classes, how many rows for each.
 
-    label: int
-    rows: int
+    Weights: (k, n), or (k, E, n) where members draw differently.
+    """
+
+    labels: tuple[int, ...]
+    rows: tuple[int, ...]
     f: Tensor
     weights: Tensor
 
-    def edges(self, members: int) -> Tensor:
-        """Cumulative shares (E, n) of the rows, from which `draw` picks."""
-        return (self.weights.cumsum(-1) / self.weights.sum(-1, keepdim=True)).expand(members, -1).contiguous()
+    def places(self) -> Tensor:
+        """Which of the k classes each drawn row (sum of rows,) is of."""
+        return torch.repeat_interleave(torch.arange(len(self.rows)), torch.tensor(self.rows)).to(self.f.device)
 
-    def draw(self, keys: Tensor, step: rnd.Counter, rows: int, edges: Tensor) -> Tensor:
-        """(E, M, rows, d)."""
-        u = rnd.uniform(keys, f"drawn{self.label}", step, (rows,))  # (E, rows)
-        pick = torch.searchsorted(edges, u).clamp(max=edges.shape[1] - 1)
-        return self.f[:, pick].movedim(0, 1)
+    def edges(self, members: int) -> Tensor:
+        """Cumulative shares (E, k*n) of the rows, class j's between j and j+1, from which `draw` picks."""
+        shares = self.weights.cumsum(-1) / self.weights.sum(-1, keepdim=True)
+        shares = shares[:, None] if shares.dim() == 2 else shares  # (k, 1 or E, n)
+        shares = shares + torch.arange(len(shares), device=shares.device)[:, None, None]
+        return shares.expand(-1, members, -1).movedim(0, 1).flatten(1).contiguous()
+
+    def draw(self, keys: Tensor, step: rnd.Counter, place: Tensor, edges: Tensor) -> Tensor:
+        """Rows (E, M, B, d) of the classes at `place` (E, B)."""
+        n = self.f.shape[1]
+        u = rnd.uniform(keys, f"drawn{'-'.join(map(str, self.labels))}", step, (place.shape[1],))  # (E, B)
+        pick = torch.searchsorted(edges, u + place)
+        return self.f[:, torch.minimum(pick, place * n + n - 1) % n].movedim(0, 1)
 
 
 def train_head(
@@ -158,9 +169,10 @@ def train_head(
     parties, n, width = f.shape
     net, s = start or HeadNet(keys, parties, width, classes, settings), settings
     y = F.one_hot(labels, classes).float()
-    for extra in extras:
-        y = torch.cat([y, F.one_hot(torch.full((extra.rows,), extra.label, device=y.device), classes).float()])
-    rows, edges = len(y), [extra.edges(len(keys)) for extra in extras]
+    places, edges = [extra.places() for extra in extras], [extra.edges(len(keys)) for extra in extras]
+    for extra, place in zip(extras, places, strict=True):
+        y = torch.cat([y, F.one_hot(torch.tensor(extra.labels, device=y.device)[place], classes).float()])
+    rows = len(y)
     weight = torch.ones(len(keys), rows, device=f.device)  # (E, rows)
     if keep is not None:
         weight[:, :n] = keep.float()
@@ -173,10 +185,11 @@ def train_head(
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
         present = drop_parties(keys, step, parties, index.shape[1], s.party_dropout) if s.party_dropout else None
         start = n
-        for extra, shares in zip(extras, edges, strict=True):
-            mine = (index >= start) & (index < start + extra.rows)  # (E, B)
-            x = torch.where(mine[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x)
-            start += extra.rows
+        for extra, place, shares in zip(extras, places, edges, strict=True):
+            mine = (index >= start) & (index < start + len(place))  # (E, B)
+            wanted = place[(index - start).clamp(0, len(place) - 1)]
+            x = torch.where(mine[:, None, :, None], extra.draw(keys, step, wanted, shares), x)
+            start += len(place)
         t, w = y[index], weight.gather(1, index)
         if s.noise:
             x = x + s.noise * rnd.normal(keys, "noise", step, tuple(x.shape[1:]))

@@ -95,13 +95,19 @@ def _sent(recording: Recording, party: int) -> list[Tensor]:
     return [a.values for a in replies if len(a.values) == len(recording.world.owner.labels)]
 
 
+def _received(recording: Recording, party: int) -> Tensor | None:
+    """The newest embeddings (N, d) of the aligned rows that the owner has from a party; None where nothing crossed."""
+    seen = seen_by(recording).get(party)
+    return None if seen is None else seen.last_embeddings(party)
+
+
 def inversion(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
     """The owner rebuilds the first passive party's aligned rows; half of the pairs have leaked. Means over seeds."""
     totals: Counter[tuple[str, str]] = Counter()
     for recording in recordings:
         party = recording.world.owner.parties[1]
         rows = recording.world.tables[party].aligned.to(recording.own[party].device)
-        sent = seen_by(recording)[party].last_embeddings(party)
+        sent = _received(recording, party)
         if sent is None:
             return {}
         scaled = rows.float() / 255 if rows.dtype == torch.uint8 else rows - rows.amin(0)
@@ -123,7 +129,7 @@ def attributes(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
     totals: dict[str, dict[str, list[float]]] = {}
     for recording in recordings:
         party = recording.world.owner.parties[1]
-        table, sent = recording.world.tables[party], seen_by(recording)[party].last_embeddings(party)
+        table, sent = recording.world.tables[party], _received(recording, party)
         if table.spans is None or sent is None:
             return {}
         leaked = torch.arange(len(sent)) % 2 == 0

@@ -86,6 +86,8 @@ def _simulate(
 ) -> list[Recording]:
     """One recording for each (seed, 0 as it is or the number of a shuffling of its labels)."""
     plain, chosen = privacy_of(config)
+    if plain.method == "upper_bound":
+        raise UserError("upper_bound has all rows in one place: nothing crosses that could be attacked; name another method")
     chosen = chosen if privacy is None else privacy
     device = choose_device(device)
     method: Any = build(plain.method, plain.preset, plain.dataset, plain.overrides)
@@ -96,7 +98,8 @@ def _simulate(
             world.owner.labels = shuffled(world.owner.labels, seed, canary)
     inner = engine_for(method, worlds, "stacked", device)
     assert isinstance(inner, Stacked)
-    trained = inner if warm is None else _Once(inner, warm, _warm_up_of(plain, method), seeds)
+    again = warm is not None and hasattr(method, "warm")  # a method may warm up in its own way, as SS-VFL-I does
+    trained = _Once(inner, warm, _warm_up_of(plain, method), seeds) if again and warm is not None else inner
     leaving, owner_guards, ledgers = guards(trained, [w.owner for w in worlds], seeds, chosen)
     recorded = Recorded(leaving)
     metered = Metered(recorded)

@@ -29,6 +29,7 @@ from protoevfl.messages import Describe, Embed, Embeddings, Learn, Learned, Mess
 from protoevfl.method import Asking, Report, Talk
 from protoevfl.methods import rounds as party_rounds
 from protoevfl.methods import unseen as unseen_classes
+from protoevfl.methods.batch import look, predict_batch
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.unseen import UnseenSettings
 from protoevfl.methods.warmup import WarmUpSettings, warm_up
@@ -129,7 +130,7 @@ class ProtoEVFL:
             told = [r for r in replies.values() if isinstance(r, Statistics)]
             owner.memory["strength"] = torch.stack([t.reliability.amax() for t in told])
             if len(told) == len(owner.parties):  # a lost party has no statistics: the head does without synthetic rows
-                made = unseen_classes.synthetic(owner, told, f, mu.shape[-1], self.unseen.rows)
+                made = unseen_classes.synthetic(owner, told, f, mu.shape[-1])
             yield Report("statistics", 1, 1, {"strength": owner.memory["strength"]})
         if not self.head_each_round:
             keys = owner.keys("head", self.head.members)
@@ -212,23 +213,22 @@ class ProtoEVFL:
         """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for "none of these"."""
         assert isinstance(owner.head, HeadNet)
         aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
-        if not (
-            self.lacking(owner) and batch and self.unseen.batch and here.all() and f.shape[1] >= self.unseen.least_rows
-        ):
+        enough = batch and self.unseen.batch and f.shape[1] >= self.unseen.least_rows
+        fires = owner.open and enough and bool(here.all()) and self.lacking(owner) and self.something_unseen(owner, f)
+        me = owner if self.lacking(owner) else replace(owner, unseen=(), rare=())
+        if fires:
+            me = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
+        if enough and (me.unseen or me.rare or self.unseen.self_training):
+            p = predict_batch(me, aligned, f, here, width, self.head, self.unseen)
+        else:
             p = probabilities(owner.head, f, here)
-            return nn.functional.pad(p, (0, 1)) if owner.open else p
-        fires = self.something_unseen(owner, f)
-        if owner.open and not fires:
-            return nn.functional.pad(probabilities(owner.head, f, here), (0, 1))
-        if owner.open:
-            owner = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
-        return unseen_classes.predict_batch(owner, aligned, f, width, self.head, self.unseen)
+        return nn.functional.pad(p, (0, 1)) if owner.open and not fires else p
 
     def something_unseen(self, owner: LabelOwner, f: Tensor) -> bool:
         """The open test: does a party's pool, or the batch to be predicted, hold what no aligned row covers?"""
         aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
         some = rnd.permutation(owner.keys("open"), "rows", 0, f.shape[1])[0][: self.unseen.batch_rows]
-        found = unseen_classes.look(f[:, some], aligned, width, owner.keys("open"))
+        found = look(f[:, some], aligned, width, owner.keys("open"))
         strength = novelty.strength(found.found)[0]
         pools = owner.memory["strength"].max() if "strength" in owner.memory else strength.new_zeros(())
         fires = (strength > self.unseen.batch_bar) | (pools > self.unseen.pool_bar)

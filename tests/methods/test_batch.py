@@ -1,0 +1,180 @@
+"""What the rows to be predicted show: groups that nobody covers, their names, and self-training."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from protoevfl.head import HeadNet, HeadSettings, each, train_head
+from protoevfl.methods import batch
+from protoevfl.methods.unseen import UnseenSettings
+from protoevfl.owner import LabelOwner
+
+M, D, Z = 2, 6, 3
+QUICK = HeadSettings(members=2, hidden=16, epochs=30, batch=32, noise=0.1, lr=5e-3)
+ALL = torch.ones(M, dtype=torch.bool)
+
+
+def rows(counts: list[int], seed: int, noise: float = 0.5) -> tuple[Tensor, Tensor]:
+    """Rows of three well separated classes: embeddings (M, n, D) and labels (n,)."""
+    source = torch.Generator().manual_seed(seed)
+    labels = torch.repeat_interleave(torch.arange(Z), torch.tensor(counts))
+    means = 4 * torch.eye(Z, D).roll(1, 0).expand(M, Z, D)
+    return means[:, labels] + noise * torch.randn(M, len(labels), D, generator=source), labels
+
+
+def owner(labels: Tensor, **more: object) -> LabelOwner:
+    return LabelOwner(labels, Z, tuple(range(M)), key=7, **more)  # type: ignore[arg-type]
+
+
+def predict(me: LabelOwner, f: Tensor, query: Tensor, here: Tensor = ALL, self_training: float = 0.0) -> Tensor:
+    return batch.predict_batch(me, f, query, here, D, QUICK, UnseenSettings(self_training=self_training))
+
+
+def test_a_batch_teaches_the_unseen_class_and_no_row_teaches_itself() -> None:
+    f, labels = rows([20, 20, 0], 5)
+    query, truth = rows([150, 150, 100], 6)
+    p = predict(owner(labels, unseen=(2,)), f, query)
+    assert p.shape == (400, Z)
+    torch.testing.assert_close(p.sum(1), torch.ones(400))
+    assert (p.argmax(1) == truth).float().mean() > 0.9
+
+
+def test_two_unseen_classes_get_two_groups() -> None:
+    f, labels = rows([20, 0, 0], 7)
+    query, truth = rows([150, 100, 100], 8)
+    p = predict(owner(labels, unseen=(1, 2)), f, query)
+    guess = p.argmax(1)
+    straight, crossed = (guess == truth).float().mean(), (guess == torch.tensor([0, 2, 1])[truth]).float().mean()
+    assert max(straight, crossed) > 0.85
+
+
+def test_one_example_of_each_unseen_class_names_the_groups() -> None:
+    f, labels = rows([20, 0, 0], 7)
+    query, truth = rows([150, 100, 100], 8)
+    for first, second in ((1, 2), (2, 1)):
+        told = {first: int((truth == first).nonzero()[3]), second: int((truth == second).nonzero()[5])}
+        me = owner(labels, unseen=(first, second), examples=told)
+        p = predict(me, f, query)
+        assert (p.argmax(1) == truth).float().mean() > 0.85
+
+
+def groups_of(truth: Tensor, order: tuple[int, int]) -> Tensor:
+    """Weights (2, n): which rows are of the one and the other class."""
+    return torch.stack([(truth == z).float() for z in order]) + 1e-12
+
+
+def named(me: LabelOwner, swap: bool, seed: int = 12) -> list[int]:
+    """The true class of each group after `agree`, whose folds come in different orders."""
+    aligned, _ = seven_classes([12] * 5 + [0, 0], seed)
+    query, truth = seven_classes([0] * 5 + [40, 60], seed + 1)
+    halves = [torch.arange(0, 100, 2), torch.arange(1, 100, 2)]
+    found = [groups_of(truth[halves[0]], (6, 5) if swap else (5, 6)), groups_of(truth[halves[1]], (5, 6))]
+    found = batch.agree(found, [query[half] for half in halves], me, query, aligned)
+    names = [[int(truth[half][w.argmax()]) for w in fold] for fold, half in zip(found, halves, strict=True)]
+    assert names[0] == names[1]
+    return names[0]
+
+
+ATTRIBUTES = torch.tensor(
+    [[1.0, 0, 0, 5], [0, 1, 0, 5], [0, 0, 1, 5], [1, 1, 0, 5], [0, 1, 1, 5], [1, 0, 1, 5], [2, 0, 0, 5]]
+)
+
+
+def seven_classes(counts: list[int], seed: int) -> tuple[Tensor, Tensor]:
+    """Joint embeddings (n, 8): a random linear map of the attributes of the class, and noise."""
+    source = torch.Generator().manual_seed(seed)
+    labels = torch.repeat_interleave(torch.arange(7), torch.tensor(counts))
+    shape = 3 * torch.randn(4, 8, generator=torch.Generator().manual_seed(4))
+    return ATTRIBUTES[labels] @ shape + 0.5 * torch.randn(len(labels), 8, generator=source), labels
+
+
+def seven(**more: object) -> LabelOwner:
+    labels = torch.arange(5).repeat_interleave(12)
+    return LabelOwner(labels, 7, (0, 1), key=7, unseen=(5, 6), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_attributes_name_the_groups_and_swapped_attributes_swap_the_names(swap: bool) -> None:
+    for seed in range(5):
+        assert named(seven(attributes=ATTRIBUTES), swap, 10 * seed) == [5, 6]
+        assert named(seven(attributes=ATTRIBUTES[[0, 1, 2, 3, 4, 6, 5]]), swap, 10 * seed) == [6, 5]
+
+
+def test_the_unit_of_an_attribute_and_a_constant_one_do_not_matter() -> None:
+    scaled = ATTRIBUTES * torch.tensor([1e4, 1e-3, 1.0, 1.0]) + torch.tensor([0.0, 7.0, -3.0, 0.0])
+    assert named(seven(attributes=scaled), True) == [5, 6]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_an_example_wins_over_attributes(swap: bool) -> None:
+    wrong = ATTRIBUTES[[0, 1, 2, 3, 4, 6, 5]]
+    for told in ({5: 3}, {6: 70}, {5: 3, 6: 70}):  # rows 0 to 39 are of class 5
+        assert named(seven(attributes=wrong, examples=told), swap) == [5, 6]
+    assert named(seven(attributes=ATTRIBUTES, examples={5: 70}), swap) == [6, 5]
+
+
+def test_without_side_information_the_folds_agree_on_an_order() -> None:
+    assert named(seven(), False) == [5, 6]
+    assert named(seven(), True) == [6, 5]
+
+
+def trained(labels: Tensor, f: Tensor, **more: object) -> LabelOwner:
+    me = owner(labels, **more)
+    me.head = train_head(me.keys("head", QUICK.members), f, labels, Z, QUICK)
+    return me
+
+
+def test_self_training_learns_from_the_batch_what_few_labels_do_not_say() -> None:
+    """Three labelled rows a class in much noise; 300 rows to be predicted show where the classes lie."""
+    before, after = [], []
+    for seed in range(4):
+        f, labels = rows([3, 3, 3], seed, noise=2.0)
+        query, truth = rows([100, 100, 100], seed + 50, noise=2.0)
+        me = trained(labels, f)
+        assert isinstance(me.head, HeadNet)
+        before.append((each(me.head, query).mean(0).argmax(1) == truth).float().mean())
+        after.append((predict(me, f, query, self_training=4.0).argmax(1) == truth).float().mean())
+    assert torch.stack(after).mean() > torch.stack(before).mean() + 0.02
+
+
+def test_a_row_does_not_teach_the_head_that_predicts_it() -> None:
+    f, labels = rows([10, 10, 10], 1)
+    query, _ = rows([100, 100, 100], 2)
+    me = trained(labels, f)
+    moved = query.clone()
+    moved[:, 17] += 3.0
+    changed = (predict(me, f, query, self_training=1.0) - predict(me, f, moved, self_training=1.0)).abs().amax(1) > 1e-6
+    fold = batch.folds(me, 300)
+    assert changed[fold != fold[17]].any()  # the rows of the other fold learn from it
+    assert changed[fold == fold[17]].nonzero()[:, 0].tolist() == [(fold == fold[17]).nonzero()[:, 0].tolist().index(17)]
+
+
+def test_a_class_without_labels_stays_without_rows() -> None:
+    f, labels = rows([20, 20, 0], 5)
+    query, truth = rows([100, 100, 100], 6)
+    guess = predict(trained(labels, f), f, query, self_training=1.0).argmax(1)
+    assert not (guess == 2).any()
+    assert (guess[truth < 2] == truth[truth < 2]).float().mean() > 0.9
+
+
+def test_a_party_that_is_missing_does_not_matter() -> None:
+    f, labels = rows([20, 20, 20], 5)
+    query, truth = rows([100, 100, 100], 6)
+    for more in ({}, {"rare": (2,)}):
+        me, here = trained(labels, f, **more), torch.tensor([True, False])
+        p = predict(me, f, query, here, 1.0)
+        assert (p.argmax(1) == truth).float().mean() > 0.9
+        other = query.clone()
+        other[1] = torch.nan
+        assert torch.equal(p, predict(me, f, other, here, 1.0))
+
+
+def test_again_keeps_to_the_fold_and_falls_back() -> None:
+    p = torch.tensor([[[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1]]]).repeat(2, 1, 1)  # (2E, rows, Z)
+    allowed = torch.tensor([[True, True, False], [False, False, True]])
+    weights = torch.full((1, 2, 3), 0.5) * allowed
+    made = batch.again(p, weights, allowed, [2, 0, 1])
+    assert not made[:, ~allowed].any()
+    torch.testing.assert_close(made[0], weights[0])  # nobody gives class 2 a row: what was found before
+    torch.testing.assert_close(made[1], torch.tensor([[0.7, 0.6, 0.0], [0.0, 0.0, 0.2]]))  # class 0; none in fold 1
+    torch.testing.assert_close(made[2], torch.tensor([[0.2, 0.3, 0.0], [0.0, 0.0, 0.7]]))
