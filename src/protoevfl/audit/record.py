@@ -16,6 +16,7 @@ from protoevfl.core.transport import cosine
 from protoevfl.drive import Address, drive
 from protoevfl.engines.stacked import Stacked
 from protoevfl.engines.wrappers import Defended, Metered, Recorded
+from protoevfl.errors import UserError
 from protoevfl.guarded import guards
 from protoevfl.guarded import privacy_of as settings_of
 from protoevfl.messages import Learn, Message, WarmUp
@@ -87,7 +88,7 @@ def _simulate(
     """One recording for each (seed, 0 as it is or the number of a shuffling of its labels)."""
     plain, chosen = privacy_of(config)
     if plain.method == "upper_bound":
-        raise UserError("upper_bound has all rows in one place: nothing crosses that could be attacked; name another method")
+        raise UserError("upper_bound has all rows in one place, so nothing crosses to be attacked; name another method")
     chosen = chosen if privacy is None else privacy
     device = choose_device(device)
     method: Any = build(plain.method, plain.preset, plain.dataset, plain.overrides)
@@ -98,8 +99,9 @@ def _simulate(
             world.owner.labels = shuffled(world.owner.labels, seed, canary)
     inner = engine_for(method, worlds, "stacked", device)
     assert isinstance(inner, Stacked)
-    again = warm is not None and hasattr(method, "warm")  # a method may warm up in its own way, as SS-VFL-I does
-    trained = _Once(inner, warm, _warm_up_of(plain, method), seeds) if again and warm is not None else inner
+    trained: Any = inner
+    if warm is not None and hasattr(method, "warm"):  # SS-VFL-I warms up in its own way
+        trained = _Once(inner, warm, _warm_up_of(plain, method), seeds)
     leaving, owner_guards, ledgers = guards(trained, [w.owner for w in worlds], seeds, chosen)
     recorded = Recorded(leaving)
     metered = Metered(recorded)
