@@ -13,6 +13,8 @@ from protoevfl.progress import MANNER, note
 if TYPE_CHECKING:
     from protoevfl.run import RunConfig
 
+KINDS = {int: "a whole number", str: "a text", bool: "true or false", tuple: "a list", dict: "an object"}
+
 
 def audit(
     source: Annotated[
@@ -55,9 +57,9 @@ def audit(
     note(f"attacking {config.method} ({config.preset}) on {config.dataset}, {config.aligned} aligned rows")
     facts = run_audit(config, numbers, device=device, known=ks or [0])
     plain = json.loads(json.dumps(facts, default=str))
-    (folder / "audit.json").write_text(json.dumps(plain, indent=1))
-    (folder / "audit.md").write_text(markdown(plain))
-    (folder / "audit.html").write_text(page(plain))
+    (folder / "audit.json").write_text(json.dumps(plain, indent=1), encoding="utf-8")
+    (folder / "audit.md").write_text(markdown(plain), encoding="utf-8")
+    (folder / "audit.html").write_text(page(plain), encoding="utf-8")
     print(json.dumps(plain) if as_json else short(markdown(plain)))
     note(f"the full report: {folder / 'audit.html'}")
 
@@ -83,16 +85,18 @@ def read_config(path: Path, given: dict[str, Any]) -> "RunConfig":
     from protoevfl.run import RunConfig
 
     try:
-        text = path.read_text().strip()
+        text = path.read_text(encoding="utf-8").strip()
+        facts = json.loads(text.splitlines()[-1] if path.suffix == ".jsonl" else text)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        facts = json.loads(text.splitlines()[-1] if path.suffix == ".jsonl" else text)
     except (ValueError, IndexError):
         raise UserError(f"{path} is neither a records file (.jsonl) nor a JSON file of settings") from None
     names = {f.name for f in fields(RunConfig)}
     if not isinstance(facts, dict) or not set(facts) & names:
         raise UserError(f"{path} holds no run configuration; its fields are {', '.join(sorted(names))}")
     known: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in facts.items() if n in names}
-    known["overrides"] = {**known.get("overrides", {}), **given}
-    return RunConfig(**known)
+    for name, value in known.items():
+        kind = type(getattr(RunConfig(pool=0), name))
+        if type(value) is not kind and (name, value) != ("pool", None):
+            raise UserError(f"{path}: '{name}' must be {KINDS[kind]}, not {json.dumps(facts[name])}")
+    return RunConfig(**{**known, "overrides": {**known.get("overrides", {}), **given}})
