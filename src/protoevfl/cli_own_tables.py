@@ -23,8 +23,8 @@ def show_report(report: "Report", config: Path) -> None:
     print_table(head, rows, "Files", 2)
     show_types(report)
     if report.classes:
-        rows = [[name, f"{n:,}", f"{report.common_classes.get(name, 0):,}"] for name, n in report.classes.items()]
-        rows.append(["(no label)", f"{report.unlabelled:,}", _unlabelled(report)])
+        rows = [[name, f"{n:,}", _common(report, name)] for name, n in report.classes.items()]
+        rows.append(["(no label)", f"{report.unlabelled:,}", _common(report, None)])
         print_table(["class", "rows", "of them in common"], rows, "Labels", 1)
     for name, n in report.pairs.items():
         print(f"ids in common with {name}: {n:,}")
@@ -51,8 +51,12 @@ def show_types(report: "Report") -> None:
         print(f"{p.name}: {listed}")
 
 
-def _unlabelled(report: "Report") -> str:
-    return "-" if report.common is None else f"{report.common - sum(report.common_classes.values()):,}"
+def _common(report: "Report", name: str | None) -> str:
+    """Common rows of a class, None for those without a label; a dash where an error came before they were counted."""
+    if report.common is None or not report.common_classes:
+        return "-"
+    unlabelled = report.common - sum(report.common_classes.values())
+    return f"{unlabelled if name is None else report.common_classes.get(name, 0):,}"
 
 
 def show_metrics(found: Mapping[str, Any], title: str) -> None:
@@ -130,8 +134,9 @@ def show_run(run: "Run") -> None:
 def duration(seconds: float) -> str:
     """
     >>> duration(7.26), duration(95), duration(7300)
-    ('7.3 s', '1 min 35 s', '2 h 2 min')
+    ('7.3 s', '1 min 35 s', '2 h 1 min')
     """
+    seconds = round(seconds, 1)  # so that 59.97 is a minute and not 60.0 s
     if seconds < 60:
         return f"{seconds:.1f} s"
     if seconds < 3600:
