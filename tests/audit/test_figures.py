@@ -191,6 +191,13 @@ def test_bytes_of_images_are_scaled_and_compared_as_images() -> None:
     assert -1 <= found["mean row"]["ssim"] <= 1
 
 
+def test_columns_are_scaled_before_they_are_compared() -> None:
+    rows = normal(4, ROWS, 5)
+    found, moved = inversion([recording(rows=rows)]), inversion([recording(rows=8 * rows - 5)])
+    assert found["mean row"]["mse"] == pytest.approx(moved["mean row"]["mse"], rel=1e-4)
+    assert found["ridge decoder"]["mse"] == pytest.approx(moved["ridge decoder"]["mse"], rel=1e-4)
+
+
 def test_figures_are_means_over_seeds() -> None:
     one, other = (recording(seed, rows=normal(seed + 5, ROWS, 4)) for seed in (0, 1))
     both = inversion([one, other])["mean row"]["mse"]

@@ -118,7 +118,11 @@ def test_a_header_alone_has_no_rows(tmp_path: Path) -> None:
     assert csv_files.read(path, ["a"], ()).num_rows == 0
 
 
-def test_an_open_quote_is_found_and_a_doubled_one_is_fine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", [3, 1 << 20])
+def test_an_open_quote_is_found_and_a_doubled_one_is_fine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(csv_files, "BLOCK", block)
     csv_files.check_quotes(file(tmp_path, 'a,b\n"say ""yes""",2\n'))
     with pytest.raises(UserError, match="never closed; quotes within a value are written twice"):
         csv_files.check_quotes(file(tmp_path, 'a,b\n"say ""yes,2\n1,3\n'))

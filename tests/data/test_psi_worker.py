@@ -3,6 +3,8 @@
 import ast
 import io
 import json
+import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +102,19 @@ def test_as_a_script_it_answers_and_leaves_when_its_input_ends() -> None:
     assert done.returncode == 0
     assert done.stderr == b""
     assert answers(done.stdout) == [(b"+", encrypt(A, IDS))]
+
+
+def test_as_a_script_it_answers_before_the_next_job_comes() -> None:
+    command, pipe = [sys.executable, "-P", psi_worker.__file__], subprocess.PIPE
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=buffered) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(job(ENCRYPT, A, b'["x"]'))
+        worker.stdin.flush()
+        there, _, _ = select.select([worker.stdout], [], [], 10)
+        worker.kill()
+    assert there
 
 
 def test_it_imports_nothing_of_this_package() -> None:
