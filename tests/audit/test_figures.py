@@ -153,12 +153,12 @@ def test_the_width_is_that_of_prototypes_or_of_own_rows_where_there_are_none() -
 
 
 def test_every_threat_at_every_k_and_class_means_give_labels_away() -> None:
-    groups = cases(pair(), silent(), CONFIG, NONE)
+    groups = cases(pair()[:1], silent()[:1], CONFIG, NONE)
     found = findings(groups, NONE, 1, (0, 1))
     assert [(f.known, f.threat) for f in found] == [
         (k, threat) for k in (0, 1) for threat in ("passive", "colluding", "malicious")
     ]
-    assert all(len(f.worst.by_seed) == 2 for f in found)
+    assert all(len(f.worst.by_seed) == 1 for f in found)
     assert found[0].worst.accuracy > 0.6
 
 
