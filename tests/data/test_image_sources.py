@@ -8,22 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from protoevfl.data import fetch, image_sources
+from protoevfl.data import image_sources
 from protoevfl.data.dataset import Array
 from protoevfl.data.image_sources import FASHION_FILES, MODELNET_FILE, digits, fashion_mnist, modelnet10
 from protoevfl.errors import UserError
 
-
-@pytest.fixture(autouse=True)
-def nothing_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No data of this machine, and no network."""
-
-    def refuse(url: str, title: str) -> bytes:
-        raise OSError("no network in tests")
-
-    monkeypatch.setattr(fetch, "DEBIAN", tmp_path / "none")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "none"))
-    monkeypatch.setattr(fetch, "download", refuse)
+pytestmark = pytest.mark.usefixtures("nothing_elsewhere")
 
 
 def idx(array: Array) -> bytes:

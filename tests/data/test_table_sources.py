@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protoevfl.data import fetch, uci
+from protoevfl.data import uci
 from protoevfl.data.dataset import Column, Dataset
 from protoevfl.data.table_sources import ADULT_TEXT, CREDIT_CODES, adult, credit
 from protoevfl.errors import UserError
@@ -120,13 +120,8 @@ def test_a_label_that_is_neither_0_nor_1_is_refused(tmp_path: Path, label: str) 
         credit(accounts(tmp_path, label=label))
 
 
-def test_absent_files_say_where_they_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(url: str, title: str) -> bytes:
-        raise OSError("no network in tests")
-
-    monkeypatch.setattr(fetch, "DEBIAN", tmp_path / "none")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "none"))
-    monkeypatch.setattr(fetch, "download", refuse)
+@pytest.mark.usefixtures("nothing_elsewhere")
+def test_absent_files_say_where_they_come_from(tmp_path: Path) -> None:
     for load in (adult, credit):
         with pytest.raises(UserError, match=r"not found.*archive\.ics\.uci\.edu.*set PROTOEVFL_DATA"):
             load(tmp_path)

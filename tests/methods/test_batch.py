@@ -4,26 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from protoevfl.head import HeadNet, HeadSettings, each, train_head
+from protoevfl.head import HeadNet, each, train_head
 from protoevfl.methods import batch
 from protoevfl.methods.unseen import UnseenSettings
 from protoevfl.owner import LabelOwner
+from tests.methods.three_classes import QUICK, D, M, Z, owner, rows
 
-M, D, Z = 2, 6, 3
-QUICK = HeadSettings(members=2, hidden=16, epochs=30, batch=32, noise=0.1, lr=5e-3)
 ALL = torch.ones(M, dtype=torch.bool)
-
-
-def rows(counts: list[int], seed: int, noise: float = 0.5) -> tuple[Tensor, Tensor]:
-    """Rows of three well separated classes: embeddings (M, n, D) and labels (n,)."""
-    source = torch.Generator().manual_seed(seed)
-    labels = torch.repeat_interleave(torch.arange(Z), torch.tensor(counts))
-    means = 4 * torch.eye(Z, D).roll(1, 0).expand(M, Z, D)
-    return means[:, labels] + noise * torch.randn(M, len(labels), D, generator=source), labels
-
-
-def owner(labels: Tensor, **more: object) -> LabelOwner:
-    return LabelOwner(labels, Z, tuple(range(M)), key=7, **more)  # type: ignore[arg-type]
 
 
 def predict(me: LabelOwner, f: Tensor, query: Tensor, here: Tensor = ALL, self_training: float = 0.0) -> Tensor:

@@ -3,29 +3,12 @@
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from protoevfl.core import novelty
-from protoevfl.head import HeadSettings
 from protoevfl.messages import Statistics
 from protoevfl.methods import unseen
 from protoevfl.methods.proto_evfl import ProtoEVFL
-from protoevfl.owner import LabelOwner
-
-M, D, Z = 2, 6, 3
-QUICK = HeadSettings(members=2, hidden=16, epochs=30, batch=32, noise=0.1, lr=5e-3)
-
-
-def rows(counts: list[int], seed: int) -> tuple[Tensor, Tensor]:
-    """Rows of three well separated classes: embeddings (M, n, D) and labels (n,)."""
-    source = torch.Generator().manual_seed(seed)
-    labels = torch.repeat_interleave(torch.arange(Z), torch.tensor(counts))
-    means = 4 * torch.eye(Z, D).roll(1, 0).expand(M, Z, D)
-    return means[:, labels] + 0.5 * torch.randn(M, len(labels), D, generator=source), labels
-
-
-def owner(labels: Tensor, **more: object) -> LabelOwner:
-    return LabelOwner(labels, Z, tuple(range(M)), key=7, **more)  # type: ignore[arg-type]
+from tests.methods.three_classes import D, M, Z, owner, rows
 
 
 def test_novelty_finds_the_class_that_no_aligned_row_has() -> None:

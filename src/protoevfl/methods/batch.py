@@ -5,7 +5,7 @@ a party's own pool cannot show. Two folds: the head that predicts a row never le
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 import torch
@@ -18,18 +18,9 @@ from protoevfl.methods.unseen import UnseenSettings, class_share, missing_rows, 
 from protoevfl.owner import LabelOwner
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Joint embeddings f (M, n, d) of one fold of the rows to be predicted, and the strength of what is uncovered."""
-
-    f: Tensor
-    found: novelty.Novelty
-
-
-def look(f_query: Tensor, f: Tensor, width: int, keys: Tensor) -> Batch:
+def look(f_query: Tensor, f: Tensor, width: int, keys: Tensor) -> novelty.Novelty:
     """Novelty in the joint space of all parties: queries (M, n, d) against aligned rows f (M, N, d)."""
-
-    return Batch(f_query, novelty.novelty(joint(f_query, width), joint(f, width), keys, groups=1))
+    return novelty.novelty(joint(f_query, width), joint(f, width), keys, groups=1)
 
 
 def joint(f: Tensor, width: int) -> Tensor:
@@ -37,9 +28,9 @@ def joint(f: Tensor, width: int) -> Tensor:
     return f[..., :width].movedim(0, 1).flatten(1)[None]
 
 
-def bar_of(batch: Batch) -> Tensor:
+def bar_of(found: novelty.Novelty) -> Tensor:
     """Half way between 3 standard deviations and the mean of the top 2 % of scores, at least 3."""
-    top = batch.found.pool.topk(max(1, batch.found.pool.shape[1] // 50), dim=1).values.mean(1)
+    top = found.pool.topk(max(1, found.pool.shape[1] // 50), dim=1).values.mean(1)
     return torch.maximum(torch.full_like(top, 3.0), (3 + top) / 2)
 
 
@@ -47,8 +38,8 @@ def uncovered(owner: LabelOwner, f: Tensor, f_query: Tensor, width: int, names: 
     """How much each row (n,) of a batch stands for each unseen or rare class -> (names, n)."""
     keys = owner.keys("batch")
     hidden = torch.isin(owner.labels, torch.tensor(owner.rare, dtype=torch.int64, device=owner.device))
-    batch = look(f_query, f[:, ~hidden], width, keys)
-    weight = novelty.members(batch.found, bar_of(batch))  # (1, n)
+    found = look(f_query, f[:, ~hidden], width, keys)
+    weight = novelty.members(found, bar_of(found))  # (1, n)
     near = joint(f_query, width)
     if owner.rare:
         shares = [class_share(joint(f, width), owner.labels, near, owner.classes, z) for z in names]

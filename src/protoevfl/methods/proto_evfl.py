@@ -229,7 +229,7 @@ class ProtoEVFL:
         aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
         some = rnd.permutation(owner.keys("open"), "rows", 0, f.shape[1])[0][: self.unseen.batch_rows]
         found = look(f[:, some], aligned, width, owner.keys("open"))
-        strength = novelty.strength(found.found)[0]
+        strength = novelty.strength(found)[0]
         pools = owner.memory["strength"].max() if "strength" in owner.memory else strength.new_zeros(())
         fires = (strength > self.unseen.batch_bar) | (pools > self.unseen.pool_bar)
         owner.memory |= {"open_strength": strength, "open_fires": fires.float()}
