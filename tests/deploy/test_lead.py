@@ -68,8 +68,14 @@ class World:
         return Lead(self.spec, self.send, journal, log, {"classes": 2}, **changes)
 
     def run(self, **changes: Any) -> Tensor:
-        engine, method = self.lead(**changes), probe.make(self.spec.settings)
-        owner = probe.owner(3, self.spec.seed)
+        engine = self.lead(**changes)
+        try:
+            return self.rounds(engine)
+        finally:
+            engine.pool.shutdown()  # a dead world writes no more: the next one uses the same folder
+
+    def rounds(self, engine: Lead) -> Tensor:
+        method, owner = probe.make(self.spec.settings), probe.owner(3, self.spec.seed)
         engine.hello()
         loss = "skip" if self.spec.on_party_loss == "skip" else "abort"
         for _ in drive([method.train(owner)], engine, loss):
