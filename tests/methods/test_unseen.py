@@ -62,7 +62,6 @@ def test_a_rare_class_is_invented_from_the_components_near_its_rows() -> None:
 def test_a_class_gets_the_rows_it_lacks() -> None:
     me = owner(torch.tensor([0] * 20 + [1] * 20 + [2] * 5), rare=(2,))
     assert [unseen.missing_rows(me, z) for z in range(Z)] == [1, 1, 15]
-    assert [unseen.missing_rows(me, z, 0.5) for z in range(Z)] == [10, 10, 25]
 
 
 def test_a_class_without_labels_is_not_a_usual_class() -> None:

@@ -1,21 +1,22 @@
-"""What the rows to be predicted show: uncovered rows for classes that lack labels, and self-training.
+"""What the rows to be predicted show: what the parties have in common, uncovered rows, and self-training.
 
-All parties speak of the same person there, so that what no aligned row covers is seen in their joint embedding, which
-a party's own pool cannot show. Two folds: the head that predicts a row never learned from that row.
+All parties speak of the same person there. So what several of them see of it can be told from what each sees alone,
+without a label, and what no aligned row covers can be seen, which a party's own pool cannot show. Two folds: what a
+row is thought to be does not teach the regression that predicts it.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from math import ceil
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from protoevfl.core import novelty, transport
+from protoevfl.core import canonical, novelty, ridge, transport
 from protoevfl.core import random as rnd
-from protoevfl.head import Drawn, HeadNet, HeadSettings, each, train_head
 from protoevfl.methods.unseen import UnseenSettings, class_share, missing_rows, sides
 from protoevfl.owner import LabelOwner
+
+TURNS = 2  # of self-training
 
 
 def look(f_query: Tensor, f: Tensor, width: int, keys: Tensor) -> novelty.Novelty:
@@ -34,82 +35,79 @@ def bar_of(found: novelty.Novelty) -> Tensor:
     return torch.maximum(torch.full_like(top, 3.0), (3 + top) / 2)
 
 
-def uncovered(owner: LabelOwner, f: Tensor, f_query: Tensor, width: int, names: Sequence[int]) -> Tensor:
-    """How much each row (n,) of a batch stands for each unseen or rare class -> (names, n)."""
-    keys = owner.keys("batch")
+def space(f: Tensor, width: int, rows: Tensor) -> Tensor:
+    """Embeddings f (M, n, d) as points (n, D): what the parties have in common, found on some of the rows.
+
+    Layers count equally: output (the first `width`) and the rest have length one each. Canonical correlations need more
+    rows than an embedding has dimensions, and two parties; else principal components of all embeddings side by side.
+    """
+    layers = [f[..., :width], f[..., width:]] if f.shape[-1] > width else [f]
+    f = torch.cat([transport.unit(layer) for layer in layers], -1)
+    if len(f) > 1 and len(rows) > f.shape[-1]:
+        x = (f @ canonical.directions(f[:, rows])).movedim(0, 1).flatten(1)
+    else:
+        x = f.movedim(0, 1).flatten(1)
+        x = x @ canonical.principal(x[rows])
+    return x - x[rows].mean(0)
+
+
+def uncovered(owner: LabelOwner, aligned: Tensor, query: Tensor) -> Tensor:
+    """How much each row of a batch stands for each unseen or rare class -> (names, n); points (N, D) and (n, D)."""
+    keys, names, near = owner.keys("batch"), owner.unseen + owner.rare, query[None]
     hidden = torch.isin(owner.labels, torch.tensor(owner.rare, dtype=torch.int64, device=owner.device))
-    found = look(f_query, f[:, ~hidden], width, keys)
+    found = novelty.novelty(near, aligned[None, ~hidden], keys, groups=1)
     weight = novelty.members(found, bar_of(found))  # (1, n)
-    near = joint(f_query, width)
     if owner.rare:
-        shares = [class_share(joint(f, width), owner.labels, near, owner.classes, z) for z in names]
+        shares = [class_share(aligned[None], owner.labels, near, owner.classes, z) for z in names]
         return weight * torch.cat(shares).square() + 1e-12
     side = sides(near, weight, len(names), keys)
     return torch.cat([weight * (side == g) for g in range(len(names))]) + 1e-12
 
 
 def predict_batch(
-    owner: LabelOwner, f: Tensor, f_query: Tensor, here: Tensor, width: int, head: HeadSettings, unseen: UnseenSettings
+    owner: LabelOwner, f: Tensor, f_query: Tensor, here: Tensor, width: int, unseen: UnseenSettings
 ) -> Tensor:
-    """Class probabilities (n, Z) of a batch in two folds: the heads that predict a fold learn from rows of the other.
+    """Class probabilities (n, Z) of a batch by kernel ridge regression in the space its rows have in common.
 
-    First the classes that lack labels get rows nobody covers, and heads are trained; where none lacks labels the owner
-    has a trained head already. Then rows are chosen by these heads' own probabilities (self-training), of the classes
-    that lack labels or of all, and the heads are trained anew. All heads are members of one batched model; parties that
-    are not `here` (M,) are left out of it.
+    First the aligned rows teach, and rows nobody covers stand for the classes that lack labels. Then the batch teaches
+    too, each row with the probabilities it was given (self-training). Parties that are not `here` (M,) are left out.
     """
-    names, n = owner.unseen + owner.rare, f_query.shape[1]
+    known, n, device = len(owner.labels), f_query.shape[1], f.device
     fold = folds(owner, n)
     halves = [(fold == k).nonzero()[:, 0][: unseen.batch_rows] for k in (0, 1)]
-    rows = torch.cat(halves)
-    taught = torch.arange(2, device=f.device).repeat_interleave(head.members)  # the fold a member learns from
-    allowed = (torch.arange(len(rows), device=f.device) >= len(halves[0])).long() == taught[:, None]  # (2E, rows)
-    aligned, query = f[here], f_query[here]
-    some = query[:, rows]
+    both = torch.cat([torch.arange(known, device=device), *(known + half for half in halves)])
+    x = space(torch.cat([f[here], f_query[here]], 1), width, both)
+    aligned, query = x[:known], x[known:]
+    labels, apart = F.one_hot(owner.labels, owner.classes).float(), ridge.spread(aligned)
 
-    def train(turn: int, classes: Sequence[int], weights: Tensor, more: float = 0.0) -> HeadNet:
-        lacks = tuple(missing_rows(owner, z, more) for z in classes)
-        n, b = len(owner.labels), head.batch
-        share = ceil(n / b) / ceil((n + sum(lacks)) / b) if more else 1.0  # as many steps as without the drawn rows
-        settings = replace(head, epochs=max(1, round(share * head.epochs)))
-        keys = owner.keys(f"batch heads {turn}", len(taught))
-        drawn = Drawn(tuple(classes), lacks, some, weights)
-        return train_head(keys, aligned, owner.labels, owner.classes, settings, [drawn])
+    def taught(shares: Sequence[Tensor]) -> Tensor:
+        """Probabilities (n, Z): rows of a fold teach the other, in so far as they stand for each class (rows, Z)."""
+        p = labels.new_zeros(n, owner.classes)
+        for k, (half, share) in enumerate(zip(halves, shares, strict=True)):
+            total = share.sum(1)
+            y = torch.cat([labels, share / total.clamp(min=1e-12)[:, None]])
+            weight = torch.cat([labels.new_ones(known), total])
+            model = ridge.fit(torch.cat([aligned, query[half]]), y, weight, apart)
+            p[fold != k] = ridge.predict(model, query[fold != k])
+        return p
 
-    if names:
-        first = [uncovered(owner, aligned, query[:, half], width, names) for half in halves]
-        together = [joint(query[:, half], width)[0] for half in halves]
-        first = agree(first, together, owner, joint(query, width)[0], joint(aligned, width)[0])
-        weights = torch.cat(first, 1)[:, None] * allowed  # (names, 2E, rows)
-        p = each(train(1, names, weights), some)
-    else:
-        assert isinstance(owner.head, HeadNet)
-        weights = torch.zeros(0, *allowed.shape, device=f.device)
-        p = each(owner.head, f_query[:, rows], here).repeat(2, 1, 1)
-    labelled = sorted(set(owner.labels.tolist()) - set(names)) if unseen.self_training else []
-    chosen = [*names, *labelled]
-    net = train(2, chosen, again(p, weights, allowed, chosen), unseen.self_training)
-    p = each(net, query)  # (2E, n, Z)
-    return torch.where((fold == 0)[:, None], p[taught == 1].mean(0), p[taught == 0].mean(0))
+    shares = [labels.new_zeros(len(half), owner.classes) for half in halves]
+    if names := owner.unseen + owner.rare:
+        found = [uncovered(owner, aligned, query[half]) for half in halves]
+        found = agree(found, [query[half] for half in halves], owner, query, aligned)
+        lacks = torch.tensor([[missing_rows(owner, z)] for z in names], device=device)
+        for share, weights in zip(shares, found, strict=True):
+            share[:, list(names)] = (lacks * weights / weights.sum(1, keepdim=True)).T
+    p = taught(shares)
+    for _ in range(TURNS if unseen.self_training else 0):
+        sharp = p.square() / p.square().sum(1, keepdim=True)
+        p = taught([unseen.self_training * sharp[half] for half in halves])
+    return p
 
 
 def folds(owner: LabelOwner, n: int) -> Tensor:
     """The fold (n,), 0 or 1, of each row of a batch."""
     return rnd.permutation(owner.keys("fold"), "fold", 0, n)[0] % 2
-
-
-def again(p: Tensor, weights: Tensor, allowed: Tensor, classes: Sequence[int]) -> Tensor:
-    """Self-training weights (classes, 2E, rows): the rows a fold's heads give to a class, by their probability.
-
-    Where they give it none: the weights of before (the first classes have some), else its probability in all rows.
-    """
-    made, fold = [], torch.stack([half.mean(0) for half in p.chunk(2)])  # (2, rows, Z)
-    guess = fold.argmax(-1)
-    for i, z in enumerate(classes):
-        all_rows = fold[..., z].repeat_interleave(len(p) // 2, 0) * allowed
-        own = (fold[..., z] * (guess == z)).repeat_interleave(len(p) // 2, 0) * allowed
-        made.append(torch.where(own.sum(1, keepdim=True) > 0, own, weights[i] if i < len(weights) else all_rows))
-    return torch.stack(made)
 
 
 def agree(found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: Tensor, aligned: Tensor) -> list[Tensor]:

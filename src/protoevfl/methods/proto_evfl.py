@@ -219,7 +219,7 @@ class ProtoEVFL:
         if fires:
             me = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
         if enough and (me.unseen or me.rare or self.unseen.self_training):
-            p = predict_batch(me, aligned, f, here, width, self.head, self.unseen)
+            p = predict_batch(me, aligned, f, here, width, self.unseen)
         else:
             p = probabilities(owner.head, f, here)
         return nn.functional.pad(p, (0, 1)) if owner.open and not fires else p

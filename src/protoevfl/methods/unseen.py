@@ -30,7 +30,7 @@ class UnseenSettings:
     groups: int = 8  # clusters within which novelty is centred
     slot: bool = True  # off: classes that lack labels are left alone, to compare with
     batch: bool = True  # look again in the rows to be predicted
-    self_training: float = 0.0  # rows of the batch drawn for every class, as a share of a usual class's aligned rows
+    self_training: float = 0.0  # what a row of the batch counts against an aligned one, before classes are made equal
     batch_rows: int = 5_000  # at most so many of them a fold
     least_rows: int = 200  # fewer rows to be predicted: the inductive head decides
     batch_bar: float = 3.3  # strength in the batch from which an unknown class is believed
@@ -112,6 +112,6 @@ def class_share(f: Tensor, labels: Tensor, x: Tensor, classes: int, z: int, temp
     return density[..., z] / density.sum(-1).clamp(min=1e-12)
 
 
-def missing_rows(owner: LabelOwner, z: int, more: float = 0.0) -> int:
-    """The rows class z lacks to be as frequent as the others, or 1 + more times as frequent."""
-    return max(1, round((1 + more) * per_class(owner)) - int((owner.labels == z).sum()))
+def missing_rows(owner: LabelOwner, z: int) -> int:
+    """The rows class z lacks to be as frequent as the others."""
+    return max(1, per_class(owner) - int((owner.labels == z).sum()))
