@@ -56,3 +56,38 @@ def test_far_from_all_rows_every_class_there_is_equally_likely() -> None:
     x, y, _ = world()
     p = ridge.predict(ridge.fit(x, y, torch.ones(40, dtype=torch.float64), ridge.spread(x)), x[:1] + 1e4)
     torch.testing.assert_close(p, torch.full((1, 4), 0.25, dtype=torch.float64))
+
+
+def test_left_out_is_what_the_regression_on_the_others_says() -> None:
+    x, y, _ = world()
+    spread = ridge.spread(x)
+    weight = ridge.equal_classes(y, torch.ones(40, dtype=torch.float64))
+    got = ridge.left_out(x, y, spread)
+    for i in (0, 7, 39):
+        keep = torch.arange(40) != i
+        other = KernelRidge(alpha=ridge.PENALTY, kernel="rbf", gamma=1 / float(spread))
+        other.fit(x[keep].numpy(), (y[keep] - 0.25).numpy(), sample_weight=weight[keep].numpy())
+        torch.testing.assert_close(
+            got[i], torch.from_numpy(other.predict(x[i : i + 1].numpy())[0]), atol=1e-8, rtol=1e-6
+        )
+
+
+def test_clear_classes_allow_sureness_and_labels_at_random_none() -> None:
+    source = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 3
+    y = torch.nn.functional.one_hot(labels, 3).double()
+    clear = 5 * y + torch.randn(60, 3, generator=source, dtype=torch.float64)
+    noise = torch.randn(60, 3, generator=source, dtype=torch.float64)
+    assert ridge.sureness(clear, y, ridge.spread(clear)) > 1
+    assert ridge.sureness(noise, y, ridge.spread(noise)) == 0.25
+
+
+def test_as_sure_meets_the_confidence_and_keeps_the_order() -> None:
+    p = (3 * torch.randn(50, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).softmax(1)
+    p = torch.cat([p, torch.zeros(50, 1, dtype=torch.float64)], 1)
+    for wanted in (0.4, 0.7, 0.95):
+        q = ridge.as_sure(p, torch.tensor(wanted))
+        assert float(q.amax(1).mean()) == pytest.approx(wanted, abs=1e-3)
+        torch.testing.assert_close(q.sum(1), torch.ones(50, dtype=torch.float64))
+        assert torch.equal(q.argsort(1), p.argsort(1))
+        assert (q[:, 4] == 0).all()

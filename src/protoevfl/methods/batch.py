@@ -6,6 +6,7 @@ row is thought to be does not teach the regression that predicts it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -72,9 +73,13 @@ def predict_batch(
     First the aligned rows teach, and rows nobody covers stand for the classes that lack labels. Then the batch teaches
     too, each row with the probabilities it was given (self-training). Parties that are not `here` (M,) are left out.
     """
+    if len(owner.labels) > unseen.batch_rows:  # time grows with the cube of the rows
+        some = rnd.permutation(owner.keys("labels"), "rows", 0, len(owner.labels))[0][: unseen.batch_rows]
+        owner, f = replace(owner, labels=owner.labels[some]), f[:, some]
     known, n, device = len(owner.labels), f_query.shape[1], f.device
-    fold = folds(owner, n)
-    halves = [(fold == k).nonzero()[:, 0][: unseen.batch_rows] for k in (0, 1)]
+    order = rnd.permutation(owner.keys("fold"), "fold", 0, n)[0]
+    fold = order % 2
+    halves = [((fold == k) & (order < 2 * unseen.batch_rows)).nonzero()[:, 0] for k in (0, 1)]  # those that teach
     both = torch.cat([torch.arange(known, device=device), *(known + half for half in halves)])
     x = space(torch.cat([f[here], f_query[here]], 1), width, both)
     aligned, query = x[:known], x[known:]
@@ -85,9 +90,10 @@ def predict_batch(
         p = labels.new_zeros(n, owner.classes)
         for k, (half, share) in enumerate(zip(halves, shares, strict=True)):
             total = share.sum(1)
-            y = torch.cat([labels, share / total.clamp(min=1e-12)[:, None]])
-            weight = torch.cat([labels.new_ones(known), total])
-            model = ridge.fit(torch.cat([aligned, query[half]]), y, weight, apart)
+            some = total > 1e-4 * total.max()  # others would cost time and teach nothing
+            y = torch.cat([labels, share[some] / total[some, None]])
+            weight = torch.cat([labels.new_ones(known), total[some]])
+            model = ridge.fit(torch.cat([aligned, query[half[some]]]), y, weight, apart)
             p[fold != k] = ridge.predict(model, query[fold != k])
         return p
 
@@ -99,15 +105,12 @@ def predict_batch(
         for share, weights in zip(shares, found, strict=True):
             share[:, list(names)] = (lacks * weights / weights.sum(1, keepdim=True)).T
     p = taught(shares)
+    likely = p.clamp(min=1e-30).log() * ridge.sureness(aligned, labels, apart)
+    confidence = likely.softmax(1).amax(1).mean()
     for _ in range(TURNS if unseen.self_training else 0):
         sharp = p.square() / p.square().sum(1, keepdim=True)
         p = taught([unseen.self_training * sharp[half] for half in halves])
-    return p
-
-
-def folds(owner: LabelOwner, n: int) -> Tensor:
-    """The fold (n,), 0 or 1, of each row of a batch."""
-    return rnd.permutation(owner.keys("fold"), "fold", 0, n)[0] % 2
+    return ridge.as_sure(p, confidence)  # self-training makes surer than it makes better
 
 
 def agree(found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: Tensor, aligned: Tensor) -> list[Tensor]:

@@ -218,7 +218,8 @@ class ProtoEVFL:
         me = owner if self.lacking(owner) else replace(owner, unseen=(), rare=())
         if fires:
             me = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
-        if enough and (me.unseen or me.rare or self.unseen.self_training):
+        scarce = self.unseen.self_training and aligned.shape[1] <= self.unseen.batch_rows  # with many labels: the head
+        if enough and (me.unseen or me.rare or scarce):
             p = predict_batch(me, aligned, f, here, width, self.unseen)
         else:
             p = probabilities(owner.head, f, here)
