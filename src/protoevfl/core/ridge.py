@@ -93,9 +93,9 @@ def sureness(x: Tensor, y: Tensor, spread: Tensor) -> Tensor:
 
 def as_sure(p: Tensor, confidence: Tensor) -> Tensor:
     """Probabilities (n, Z) sharpened or flattened until the likeliest class has this probability on average."""
-    logits, low, high = p.clamp(min=1e-30).log(), p.new_tensor(0.05), p.new_tensor(20.0)
+    logits, low, high = p.log(), p.new_tensor(0.05), p.new_tensor(20.0)
     for _ in range(30):
         middle = (low * high).sqrt()
         more = (middle * logits).softmax(1).amax(1).mean() < confidence
         low, high = torch.where(more, middle, low), torch.where(more, high, middle)
-    return torch.where(p > 0, (low * logits).softmax(1), 0.0)
+    return (low * logits).softmax(1)

@@ -105,8 +105,7 @@ def predict_batch(
         for share, weights in zip(shares, found, strict=True):
             share[:, list(names)] = (lacks * weights / weights.sum(1, keepdim=True)).T
     p = taught(shares)
-    likely = p.clamp(min=1e-30).log() * ridge.sureness(aligned, labels, apart)
-    confidence = likely.softmax(1).amax(1).mean()
+    confidence = (p.log() * ridge.sureness(aligned, labels, apart)).softmax(1).amax(1).mean()
     for _ in range(TURNS if unseen.self_training else 0):
         sharp = p.square() / p.square().sum(1, keepdim=True)
         p = taught([unseen.self_training * sharp[half] for half in halves])
