@@ -51,6 +51,7 @@ def test_options_go_before_the_file(tmp_path: Path) -> None:
         ("x.json", b"[1]", "holds no run configuration; its fields are aligned, classes, dataset"),
         ("x.json", b'"digits"', "holds no run configuration"),
         ("x.json", b'{"alignd": 60}', "holds no run configuration"),
+        ("x.json", b'{"aligned": 60, "presett": "one_way"}', "unknown field 'presett'; the fields are aligned"),
         ("x.json", b'{"aligned": "60"}', "'aligned' must be a whole number, not \"60\""),
         ("x.json", b'{"aligned": true}', "'aligned' must be a whole number, not true"),
         ("x.json", b'{"open": 1}', "'open' must be true or false, not 1"),

@@ -94,6 +94,8 @@ def read_config(path: Path, given: dict[str, Any]) -> "RunConfig":
     names = {f.name for f in fields(RunConfig)}
     if not isinstance(facts, dict) or not set(facts) & names:
         raise UserError(f"{path} holds no run configuration; its fields are {', '.join(sorted(names))}")
+    if "metrics" not in facts and (strange := sorted(set(facts) - names)):  # a record has many more fields
+        raise UserError(f"{path}: unknown field '{strange[0]}'; the fields are {', '.join(sorted(names))}")
     known: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in facts.items() if n in names}
     for name, value in known.items():
         kind = type(getattr(RunConfig(pool=0), name))
