@@ -77,3 +77,12 @@ def test_fewer_rows_than_dimensions_give_no_more_than_their_rank() -> None:
     x = torch.randn(3, 2, generator=torch.Generator().manual_seed(0)) @ torch.randn(2, 9)
     assert canonical.principal(x).isfinite().all()
     assert torch.linalg.matrix_rank(canonical.principal(x)) <= 2
+
+
+def test_many_equal_eigenvalues_do_not_stop_it() -> None:
+    """Few rows, many dimensions, most of them dead: single precision fails on this ("failed to converge")."""
+    source = torch.Generator().manual_seed(0)
+    f = torch.randn(8, 300, 220, generator=source).relu() * (torch.rand(8, 1, 220, generator=source) < 0.4)
+    for some in (f, f.repeat(1, 1, 2), torch.zeros(2, 300, 40)):
+        assert canonical.directions(some).isfinite().all()
+        assert canonical.principal(some.movedim(0, 1).flatten(1)).isfinite().all()

@@ -25,29 +25,32 @@ RIDGE, MOST, COMPONENTS = 0.01, 200, 300
 def directions(f: Tensor, ridge: float = RIDGE, most: int = MOST) -> Tensor:
     """Maps (M, d, k) of the parties into a common space, k <= most, from the same rows at each: f (M, n, d)."""
     n = f.shape[1]
-    x = f - f.mean(1, keepdim=True)
+    x = (f - f.mean(1, keepdim=True)).double()  # eigh in single precision gives up where many eigenvalues are equal
     value, vector = torch.linalg.eigh(x.mT @ x / n)  # (M, d), (M, d, d)
     value = value.clamp(min=0)
     scale = (value + ridge * value.mean(-1, keepdim=True)).rsqrt()
     scale = torch.where(value > 1e-6 * value.amax(-1, keepdim=True), scale, 0.0)  # nothing varies there
     white = vector * scale[:, None]  # (M, d, d)
     z = (x @ white).movedim(0, 1).flatten(1)  # (n, M*d)
-    value, vector = torch.linalg.eigh(z.T @ z / n)
-    value, vector = value.flip(0)[:most], vector.flip(1)[:, :most]
-    shared = (value - 1).clamp(min=0)
+    value, vector = _largest(z, most)
+    shared = (value / n - 1).clamp(min=0)
     shared = torch.where(shared.any(), shared, 1.0)  # one party, or nothing in common: all of it
-    maps: Tensor = white @ (vector * shared).unflatten(0, (len(f), -1))
-    return maps
+    maps = white @ (vector * shared).view(len(f), f.shape[-1], -1)
+    return maps.to(f.dtype)
 
 
 def principal(x: Tensor, most: int = COMPONENTS) -> Tensor:
     """The first principal directions (D, k) of rows x (n, D), orthonormal, k <= most."""
-    x = x - x.mean(0)
+    found = _largest((x - x.mean(0)).double(), most)[1]
+    return found.to(x.dtype)
+
+
+def _largest(x: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """The largest eigenvalues (k,), falling, of x'x and their vectors (D, k); zeros beyond the rank of x (n, D)."""
     wide = x.shape[1] > len(x)
     value, vector = torch.linalg.eigh(x @ x.T if wide else x.T @ x)  # of the smaller side
     value, vector = value.flip(0)[:most], vector.flip(1)[:, :most]
     if wide:
-        scale = torch.where(value > 1e-6 * value[:1], value.clamp(min=1e-30).rsqrt(), 0.0)  # the rows have a rank
+        scale = torch.where(value > 1e-9 * value[:1], value.clamp(min=1e-300).rsqrt(), 0.0)
         vector = x.T @ (vector * scale)
-    found: Tensor = vector
-    return found
+    return value, vector
