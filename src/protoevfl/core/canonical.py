@@ -35,7 +35,7 @@ def directions(f: Tensor, ridge: float = RIDGE, most: int = MOST) -> Tensor:
     value, vector = _largest(z, most)
     shared = (value / n - 1).clamp(min=0)
     shared = torch.where(shared.any(), shared, 1.0)  # one party, or nothing in common: all of it
-    maps = white @ (vector * shared).view(len(f), f.shape[-1], -1)
+    maps: Tensor = white @ (vector * shared).view(len(f), f.shape[-1], -1)
     return maps.to(f.dtype)
 
 
