@@ -123,33 +123,21 @@ def drop_parties(keys: Tensor, step: rnd.Counter, parties: int, rows: int, rate:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Rows to draw each epoch for some classes from given embeddings f (M, n, d); k classes, how many rows for each.
+    """Rows to draw each epoch for a class from given embeddings f (M, n, d), by their weights (n,)."""
 
-    Weights: (k, n), or (k, E, n) where members draw differently.
-    """
-
-    labels: tuple[int, ...]
-    rows: tuple[int, ...]
+    label: int
+    rows: int
     f: Tensor
     weights: Tensor
 
-    def places(self) -> Tensor:
-        """Which of the k classes each drawn row (sum of rows,) is of."""
-        return torch.repeat_interleave(torch.arange(len(self.rows)), torch.tensor(self.rows)).to(self.f.device)
-
     def edges(self, members: int) -> Tensor:
-        """Cumulative shares (E, k*n) of the rows, class j's between j and j+1, from which `draw` picks."""
-        shares = self.weights.cumsum(-1) / self.weights.sum(-1, keepdim=True)
-        shares = shares[:, None] if shares.dim() == 2 else shares  # (k, 1 or E, n)
-        shares = shares + torch.arange(len(shares), device=shares.device)[:, None, None]
-        return shares.expand(-1, members, -1).movedim(0, 1).flatten(1).contiguous()
+        """Cumulative shares (E, n) of the rows, from which `draw` picks."""
+        return (self.weights.cumsum(0) / self.weights.sum()).expand(members, -1).contiguous()
 
-    def draw(self, keys: Tensor, step: rnd.Counter, place: Tensor, edges: Tensor) -> Tensor:
-        """Rows (E, M, B, d) of the classes at `place` (E, B)."""
-        n = self.f.shape[1]
-        u = rnd.uniform(keys, f"drawn{'-'.join(map(str, self.labels))}", step, (place.shape[1],))  # (E, B)
-        pick = torch.searchsorted(edges, u + place)
-        return self.f[:, torch.minimum(pick, place * n + n - 1) % n].movedim(0, 1)
+    def draw(self, keys: Tensor, step: rnd.Counter, rows: int, edges: Tensor) -> Tensor:
+        """So many rows (E, M, rows, d)."""
+        u = rnd.uniform(keys, f"drawn{self.label}", step, (rows,))  # (E, rows)
+        return self.f[:, torch.searchsorted(edges, u).clamp(max=self.f.shape[1] - 1)].movedim(0, 1)
 
 
 def train_head(
@@ -159,24 +147,17 @@ def train_head(
     classes: int,
     settings: HeadSettings,
     extras: Sequence[Drawn] = (),
-    keep: Tensor | None = None,
     start: HeadNet | None = None,
 ) -> HeadNet:
-    """E heads on embeddings f (M, N, d) with labels (N,).
-
-    `keep` (E, N) leaves rows out per member (for folds); `start` is a head to go on with.
-    """
+    """E heads on embeddings f (M, N, d) with labels (N,); `start` is a head to go on with."""
     parties, n, width = f.shape
     net, s = start or HeadNet(keys, parties, width, classes, settings), settings
     y = F.one_hot(labels, classes).float()
-    places, edges = [extra.places() for extra in extras], [extra.edges(len(keys)) for extra in extras]
-    for extra, place in zip(extras, places, strict=True):
-        y = torch.cat([y, F.one_hot(torch.tensor(extra.labels, device=y.device)[place], classes).float()])
+    edges = [extra.edges(len(keys)) for extra in extras]
+    for extra in extras:
+        y = torch.cat([y, torch.eye(classes, device=y.device)[extra.label].expand(extra.rows, -1)])
     rows = len(y)
     weight = torch.ones(len(keys), rows, device=f.device)  # (E, rows)
-    if keep is not None:
-        weight[:, :n] = keep.float()
-    kept = weight.clone()
     if s.balanced:
         counts = (weight @ y).clamp(min=1)  # (E, Z)
         weight = weight * ((1 / counts) @ y.T)
@@ -185,21 +166,18 @@ def train_head(
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
         present = drop_parties(keys, step, parties, index.shape[1], s.party_dropout) if s.party_dropout else None
         start = n
-        for extra, place, shares in zip(extras, places, edges, strict=True):
-            mine = (index >= start) & (index < start + len(place))  # (E, B)
-            wanted = place[(index - start).clamp(0, len(place) - 1)]
-            x = torch.where(mine[:, None, :, None], extra.draw(keys, step, wanted, shares), x)
-            start += len(place)
+        for extra, shares in zip(extras, edges, strict=True):
+            mine = (index >= start) & (index < start + extra.rows)  # (E, B)
+            x = torch.where(mine[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x)
+            start += extra.rows
         t, w = y[index], weight.gather(1, index)
         if s.noise:
             x = x + s.noise * rnd.normal(keys, "noise", step, tuple(x.shape[1:]))
         if s.mixup:
-            both = torch.cat([t, w[..., None], kept.gather(1, index)[..., None]], -1)
-            x, both = mixup(x, both, keys, step, s.mixup)
+            x, both = mixup(x, torch.cat([t, w[..., None]], -1), keys, step, s.mixup)
             if present is not None:
                 present = present_in_both(present, partners(keys, step, index.shape[1]))
-            whole = both[..., -1] == 1  # a mixture with a row that is left out is left out
-            t, w = both[..., :-2], both[..., -2] * whole
+            t, w = both[..., :-1], both[..., -1]
         return soft_cross_entropy(net(x, present, step), t, w)
 
     fit(
@@ -212,15 +190,9 @@ def train_head(
 @torch.no_grad()
 def probabilities(net: HeadNet, f: Tensor, present: Tensor | None = None, batch: int = 4096) -> Tensor:
     """Mean class probabilities (N, Z) of the ensemble on f (M, N, d)."""
-    return each(net, f, present, batch).mean(0)
-
-
-@torch.no_grad()
-def each(net: HeadNet, f: Tensor, present: Tensor | None = None, batch: int = 4096) -> Tensor:
-    """Class probabilities (E, N, Z) of every member on f (M, N, d)."""
     parts = []
     for start in range(0, max(1, f.shape[1]), batch):
         x = f[:, start : start + batch].expand(len(net.keys), -1, -1, -1)
         here = present if present is None or present.dim() == 1 else present[:, start : start + batch]
         parts.append(net(x, here).softmax(-1))
-    return torch.cat(parts, 1)
+    return torch.cat(parts, 1).mean(0)

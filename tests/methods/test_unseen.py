@@ -54,7 +54,7 @@ def test_a_rare_class_is_invented_from_the_components_near_its_rows() -> None:
     stats = novelty.mixture(pool, torch.ones(pool.shape[:2]), torch.arange(M) + 1, 8, D)
     told = [Statistics(*(part[m][None] for part in stats), torch.zeros(1)) for m in range(M)]
     made = unseen.synthetic(owner(labels, rare=(2,)), told, f, D)
-    assert [(d.labels, d.rows) for d in made] == [((2,), (18,))]
+    assert [(d.label, d.rows) for d in made] == [(2, 18)]
     middle = pool[:, truth == 2].mean(1)
     torch.testing.assert_close(made[0].f.mean(1), middle, atol=0.6, rtol=0)
 

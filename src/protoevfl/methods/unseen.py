@@ -101,7 +101,7 @@ def invent(owner: LabelOwner, z: int, means: Tensor, variances: Tensor, weights:
     pick = torch.searchsorted(edges / edges[:, -1:], u).clamp(max=k - 1)[..., None].expand(-1, -1, d)
     noise = rnd.normal(keys, "synthetic", 0, (m, INVENTED, d))[0]
     rows = means.gather(1, pick) + variances.gather(1, pick).clamp(min=0).sqrt() * noise
-    return Drawn((z,), (missing_rows(owner, z),), rows, torch.ones(1, INVENTED, device=rows.device))
+    return Drawn(z, missing_rows(owner, z), rows, torch.ones(INVENTED, device=rows.device))
 
 
 def class_share(f: Tensor, labels: Tensor, x: Tensor, classes: int, z: int, temperature: float = 0.1) -> Tensor:
