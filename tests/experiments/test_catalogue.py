@@ -9,7 +9,7 @@ from protoevfl.report.figures import FIGURES
 NAMES = [
     "accuracy_images", "accuracy_tables", "ablation", "selection", "rare_classes", "communication", "convergence",
     "rounds", "training_time", "parties", "label_inference", "noise_representations", "noise_prototypes", "imbalance",
-    "gradient_norm",
+    "gradient_norm", "pieces",
 ]  # fmt: skip
 
 
@@ -67,9 +67,11 @@ def test_quick_cells_are_small() -> None:
             assert all(v <= 8 for k, v in cell.config.overrides.items() if k.endswith(("epochs", "count")))
 
 
-def test_the_default_preset_has_rounds_to_ablate() -> None:
+def test_the_presets_that_are_ablated_have_rounds() -> None:
     """Without rounds the variants of ablation and selection would all be the same run."""
-    assert settings("proto_evfl", "default", "modelnet10").get("rounds.count", 0) > 0
+    for name in ("ablation", "selection", "pieces"):
+        used = {c.config.preset for c in EXPERIMENTS[name].cells if c.config.method == "proto_evfl"}
+        assert all(settings("proto_evfl", preset, "modelnet10").get("rounds.count", 0) > 0 for preset in used)
 
 
 def test_important_cells_come_first() -> None:

@@ -78,3 +78,21 @@ def test_seconds_stand_beside_the_paper_s_hours_in_seconds() -> None:
     found = measure(experiment, Store(fake.records(experiment.cells)))
     vanilla = next(m for m in found if m.tags["method"] == "vanilla" and m.tags["aligned"] == "200")
     assert vanilla.samples["seconds"].printed == 13.59 * 3600
+
+
+def test_differences_are_taken_seed_by_seed_within_a_group() -> None:
+    experiment = EXPERIMENTS["pieces"]
+    records = [
+        record
+        for cell in experiment.cells
+        for record in fake.records([cell], seeds=(0, 1, 2))
+        if not (cell.tags["piece"] == "no gate" and record["seed"] == 1)  # a seed that one of the two lacks is left out
+    ]
+    found = {
+        (m.tags["dataset"], m.tags["decides"], m.tags["piece"]): m.samples for m in measure(experiment, Store(records))
+    }
+    base = found["modelnet10", "head", "default"]
+    assert base["paired difference"].n == 0
+    gaps = found["modelnet10", "head", "no gate"]["paired difference"].values
+    own = found["modelnet10", "head", "no gate"]["accuracy"].values
+    assert gaps == pytest.approx([own[0] - base["accuracy"].values[0], own[1] - base["accuracy"].values[2]])

@@ -1,4 +1,4 @@
-"""All experiments, in the order in which the paper has them."""
+"""All experiments, in the order in which the paper has them; ours last."""
 
 from protoevfl.errors import UserError
 from protoevfl.experiments import accuracy, costs, leaks, pieces
@@ -22,6 +22,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         leaks.NOISE_PROTOTYPES,
         accuracy.IMBALANCE,
         pieces.GRADIENT_NORM,
+        pieces.OUR_PIECES,
     )
 }
 

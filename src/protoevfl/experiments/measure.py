@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from protoevfl.experiments import printed
-from protoevfl.experiments.spec import ACCURACY, Cell, Experiment, Quantity, Record, Tags
+from protoevfl.experiments.spec import ACCURACY, DIFFERENCE, Cell, Experiment, Quantity, Record, Tags
 from protoevfl.records import cell_key
 
 WITHIN = 1.0  # points of accuracy a shorter run may lie below the best of its curve
@@ -70,7 +70,29 @@ def measure(experiment: Experiment, store: Store, quick: bool = False) -> list[M
     if experiment.reach:
         pairs = reach(pairs, experiment.reach)
     found = [_measured(experiment, cell.tags, [(r, cell.tags) for r in records]) for cell, records in pairs]
+    if experiment.against:
+        found = compared(experiment, pairs, found)
     return pooled(experiment, found) if experiment.pool else found
+
+
+def compared(
+    experiment: Experiment, pairs: Sequence[tuple[Cell, list[Record]]], found: Sequence[Measured]
+) -> list[Measured]:
+    """The cells with the difference of the first quantity to the row `against` of their group, seed by seed."""
+    value, places = experiment.quantities[0].value, (*experiment.rows[:-1], *experiment.columns)
+    by_seed, base = [], dict[tuple[str, ...], dict[int, float]]()
+    for cell, records in pairs:
+        numbers = {int(r["seed"]): v for r in records if (v := value(r, cell.tags)) is not None}
+        place = tuple(cell.tags.get(name, "") for name in places)
+        by_seed.append((place, numbers))
+        if cell.tags[experiment.rows[-1]] == experiment.against:
+            base[place] = numbers
+    made = []
+    for item, (place, numbers) in zip(found, by_seed, strict=True):
+        other = base.get(place, {}) if item.tags[experiment.rows[-1]] != experiment.against else {}
+        gaps = tuple(numbers[seed] - other[seed] for seed in sorted(numbers) if seed in other)
+        made.append(Measured(item.tags, {**item.samples, DIFFERENCE.name: Sample(gaps)}))
+    return made
 
 
 def reach(pairs: Sequence[tuple[Cell, list[Record]]], names: Sequence[str]) -> list[tuple[Cell, list[Record]]]:

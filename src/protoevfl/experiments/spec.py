@@ -59,6 +59,7 @@ class Experiment:
     runner: str = RUN  # "module:function"
     reach: tuple[str, ...] = ()  # tags of curves: the shortest cell within a point of its curve's best stands for it
     pool: tuple[str, ...] = ()  # tags averaged away
+    against: str = ""  # last row tag of the cell the others of its rows are compared with, seed by seed
     figures: tuple[str, ...] = ()  # names in protoevfl.report.figures
     note: str = ""
 
@@ -115,4 +116,5 @@ HARMONIC = Quantity("harmonic mean", percent("harmonic_mean"), "%")
 RARE = Quantity("rare recall", percent("rare_recall"), "%")
 MEGABYTES = Quantity("megabytes", Field(("bytes.up", "bytes.down"), 1e-6), "MB", digits=2)
 EXCHANGES = Quantity("exchanges", Field(("rounds",)), "", digits=1)
+DIFFERENCE = Quantity("paired difference", lambda record, tags: None, "points", digits=2)  # filled in by `measure`
 SECONDS = Quantity("seconds", Field(("seconds",)), "s", digits=1)
