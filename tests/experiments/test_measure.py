@@ -96,3 +96,11 @@ def test_differences_are_taken_seed_by_seed_within_a_group() -> None:
     gaps = found["modelnet10", "head", "no gate"]["paired difference"].values
     own = found["modelnet10", "head", "no gate"]["accuracy"].values
     assert gaps == pytest.approx([own[0] - base["accuracy"].values[0], own[1] - base["accuracy"].values[2]])
+
+
+def test_rows_are_averaged_over_the_same_data_sets() -> None:
+    experiment = EXPERIMENTS["rounds"]
+    lacks = [c for c in experiment.cells if (c.tags["method"], c.tags["dataset"]) == ("fedhssl", "adult")]
+    records = fake.records([c for c in experiment.cells if c not in lacks])
+    assert lacks
+    assert all(m.samples["rounds"].n == 3 for m in measure(experiment, Store(records)))

@@ -67,7 +67,7 @@ ROUNDS = Experiment(
     ),
     note="Rounds as the paper seems to count them: epochs or rounds. Exchanges are what a network sees: one "
     "request and reply each. Split learning needs two for every batch. Proto-EVFL's first upload (round "
-    "0) counts as an exchange.",
+    "0) counts as an exchange. Mean over the data sets that every method has been run on (values in brackets).",
 )
 
 _time = [cell("modelnet10", m, n, priority=2 if n == 200 else 4) for n in ALIGNED for m in LENGTHS]

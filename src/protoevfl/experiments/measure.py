@@ -117,11 +117,16 @@ def _shortest(points: Sequence[tuple[Cell, list[Record]]]) -> tuple[Cell, list[R
 
 
 def pooled(experiment: Experiment, found: Sequence[Measured]) -> list[Measured]:
-    """Averages the `pool` tags away: the values are then the means of the pooled cells."""
+    """Averages the `pool` tags away, over what every row has that has anything: values are the means of the cells."""
     places = (*experiment.rows, *experiment.columns)
     groups: dict[tuple[str, ...], list[Measured]] = defaultdict(list)
+    there: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
     for item in found:
-        groups[tuple(item.tags.get(name, "") for name in places)].append(item)
+        place = tuple(item.tags.get(name, "") for name in places)
+        groups[place].append(item)
+        if any(sample.n for sample in item.samples.values()):
+            there[place].add(_pool_of(experiment, item))
+    common = set.intersection(*there.values()) if there else set()
     merged = []
     for place, items in groups.items():
         tags = dict(zip(places, place, strict=True))
@@ -129,10 +134,16 @@ def pooled(experiment: Experiment, found: Sequence[Measured]) -> list[Measured]:
             tags["quick"] = "yes"
         samples = {}
         for q in experiment.quantities:
-            means = [m for m in (item.mean(q.name) for item in items) if m is not None]
+            means = [
+                m for item in items if _pool_of(experiment, item) in common and (m := item.mean(q.name)) is not None
+            ]
             samples[q.name] = _sample(experiment, q, tags, means)
         merged.append(Measured(tags, samples))
     return merged
+
+
+def _pool_of(experiment: Experiment, item: Measured) -> tuple[str, ...]:
+    return tuple(item.tags.get(name, "") for name in experiment.pool)
 
 
 def _measured(experiment: Experiment, tags: Tags, records: Sequence[tuple[Record, Tags]]) -> Measured:
