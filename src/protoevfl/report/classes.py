@@ -38,23 +38,26 @@ def recall(pairs: Pairs) -> list[Picture]:
     if not found:
         return []
     figure, axes = panels(len(found), width=5.4, height=3.6)
-    drawn = False
+    lines: dict[str, Any] = {}  # the first of each method, for one legend
+    places: dict[str, int] = {}
     for ax, ((dataset, setting, _), cells) in zip(axes, found.items(), strict=True):
-        for position, (cell, records) in enumerate(cells):
+        for cell, records in cells:
             values = mean(records, "metrics.per_class_recall")
             if values is None:
                 continue
-            drawn, method = True, cell.tags.get("method", "")
-            ax.plot(range(len(values)), 100 * values, marker=marker(position), color=colour(method, position), lw=0.8,
-                    ms=4, label=method)  # fmt: skip
+            method = cell.tags.get("method", "")
+            n = places.setdefault(method, len(places))
+            drawn = ax.plot(range(len(values)), 100 * values, marker=marker(n), color=colour(method, n), lw=0.8, ms=4)
+            lines.setdefault(method, drawn[0])
             ticks = class_names(dataset, len(values), records[0])
             ax.set_xticks(range(len(values)), ticks, rotation=60, ha="right", fontsize=8)
         for z in cells[0][0].config.classes:
             ax.axvspan(z - 0.5, z + 0.5, color="#f6d7a7", alpha=0.6, zorder=0)
         ax.set(title=f"{dataset}: {WORDS.get(setting, setting)}", ylabel="recall (%)", ylim=(-3, 103))
-        if drawn:
-            ax.legend(fontsize=7, ncols=2)
-    return [Picture("recall", "Recall by class, mean over seeds; shaded: rare or unseen", figure)] if drawn else []
+    if not lines:
+        return []
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=5, fontsize=8)
+    return [Picture("recall", "Recall by class, mean over seeds; shaded: rare or unseen", figure)]
 
 
 def _heat(ax: Any, values: Array, x: Sequence[str], y: Sequence[str], top: float, digits: int) -> None:
