@@ -15,6 +15,7 @@ ROOT = Path(protoevfl.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors"},
     {"core", "messages", "progress", "ranks", "records", "toml_section"},
+    {"plain_settings"},
     {"data", "models", "method", "fit", "privacy"},
     {"party", "owner", "head", "drive", "notebook", "tracking"},
     {"methods"},
@@ -86,8 +87,8 @@ def test_optional_packages_are_imported_where_they_are_used(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if part_of(p) == "privacy"], ids=str)
-def test_privacy_sees_core_and_messages_only(path: Path) -> None:
-    assert own(path) <= {"core", "messages", "errors", "privacy"}
+def test_privacy_sees_no_party_and_no_data(path: Path) -> None:
+    assert own(path) <= {"core", "messages", "errors", "plain_settings", "privacy"}
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if part_of(p) == "core"], ids=str)

@@ -1,9 +1,11 @@
 """A section refuses what it does not know and what is out of range, and says where."""
 
+from pathlib import Path
+
 import pytest
 
 from protoevfl.errors import UserError
-from protoevfl.toml_section import Section, nearest
+from protoevfl.toml_section import Section, nearest, read_toml
 
 GOOD = {"t": "x", "n": 3, "r": 0.5, "b": True, "l": ["a", "b"], "s": [1, 28, 28]}
 
@@ -52,3 +54,20 @@ def test_unknown_and_missing_keys() -> None:
     with pytest.raises(UserError, match="'y' is unknown; did you mean 'yes'"):
         section(t="y").choice("t", ["yes", "no"])
     assert nearest("zzz", ["b", "a"]) == "known are a, b"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (None, "cannot read .*: No such file"),
+        (b"a = ", "is not valid TOML"),
+        ("a = 'ö'".encode("latin-1"), "is not UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, data: bytes | None, said: str) -> None:
+    path = tmp_path / "f.toml"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(UserError, match=said) as caught:
+        read_toml(path)
+    assert "\n" not in str(caught.value)

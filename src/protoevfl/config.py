@@ -5,19 +5,18 @@ columns are features. Paths are relative to the configuration file.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from protoevfl.data.feature_codes import FeatureSpec
+from protoevfl.data.feature_codes import FeatureSpec, check_kinds
 from protoevfl.data.files import FileInfo, check_file, require_columns, scan
 from protoevfl.data.ids import IdRules
 from protoevfl.errors import UserError
 from protoevfl.methods import METHODS
-from protoevfl.toml_section import Section, nearest
+from protoevfl.toml_section import Section, read_toml
 
 VERSION = 1
 PRIVACY_PRESETS = ("default", "one_way", "none")
@@ -119,15 +118,9 @@ def template() -> str:
 def load(path: Path | str) -> Config:
     """Read and check a configuration; UserError names the key, the nearest known one, and what is allowed."""
     path = Path(path)
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist; `protoevfl init` writes one to fill in") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as UTF-8 text: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path.name} is not valid TOML: {error}") from None
-    return parse(values, path)
+    if not path.exists():
+        raise UserError(f"{path} does not exist; `protoevfl init` writes one to fill in")
+    return parse(read_toml(path), path)
 
 
 def parse(values: Mapping[str, Any], path: Path) -> Config:
@@ -200,8 +193,7 @@ def _party(values: Any, where: str, path: Path) -> PartyConfig:
     )
     if not party.id:
         raise section.wrong("id", "the name of a column")
-    if both := set(party.categorical) & set(party.numeric):
-        raise UserError(f"{section.where}: '{min(both)}' is listed as categorical and as numeric")
+    check_kinds(section.where, party.categorical, party.numeric)
     return party
 
 
@@ -274,7 +266,6 @@ def _resolve(config: Config, party: PartyConfig) -> PartyFile:
         raise UserError(f"{party.name} has an image column and other features; give each a [[party]] of its own")
     if not image and not features:
         raise UserError(f"{party.name} has no feature columns left; its columns are {', '.join(info.names[:20])}")
-    for column in (*party.categorical, *party.numeric):
-        if column not in features:
-            raise UserError(f"{party.name}: '{column}' is not one of its features; {nearest(column, features)}")
-    return PartyFile(party, info, FeatureSpec(features, party.categorical, party.numeric, party.max_categories))
+    spec = FeatureSpec(features, party.categorical, party.numeric, party.max_categories)
+    spec.check(party.name)
+    return PartyFile(party, info, spec)

@@ -1,7 +1,9 @@
 """One table of a TOML file, read key by key: unknown keys and wrong values end in a line that names the place."""
 
 import difflib
+import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from protoevfl.errors import UserError
@@ -15,6 +17,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
     return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, or one line that says why it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text; save it with that encoding") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
 
 
 class Section:

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protoevfl.errors import UserError
+from protoevfl.toml_section import nearest
+
 Floats = NDArray[np.float64]
 
 
@@ -18,6 +21,18 @@ class FeatureSpec:
     categorical: Collection[str] = ()
     numeric: Collection[str] = ()
     max_categories: int = 32
+
+    def check(self, where: str) -> None:
+        """Columns that are to be read in a certain way must be features, and in one way only."""
+        for column in (*self.categorical, *self.numeric):
+            if column not in self.features:
+                raise UserError(f"{where}: '{column}' is not one of the features; {nearest(column, self.features)}")
+        check_kinds(where, self.categorical, self.numeric)
+
+
+def check_kinds(where: str, categorical: Collection[str], numeric: Collection[str]) -> None:
+    if both := set(categorical) & set(numeric):
+        raise UserError(f"{where}: '{min(both)}' is listed as categorical and as numeric")
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
 """job.toml, what the active party proposes, read into a `JobSpec`."""
 
-import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
+from protoevfl.toml_section import read_toml
 
 TEMPLATE = """\
 # A job as every party will be shown it; `protoevfl deploy submit job.toml --kit KIT`.
@@ -28,12 +27,7 @@ wait_s = 3600                   # for a lost party to come back
 
 def read_job(path: Path, kit: Kit) -> JobSpec:
     """The specification in `path`; the parties are all of the kit's project unless the file names some."""
-    try:
-        facts: dict[str, Any] = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not valid TOML: {error}") from None
+    facts = read_toml(path)
     unknown = sorted(set(facts) - {f.name for f in fields(JobSpec)})
     if unknown:
         raise UserError(f"{path}: unknown entry {unknown[0]!r}; known are {', '.join(f.name for f in fields(JobSpec))}")

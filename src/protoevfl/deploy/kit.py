@@ -11,13 +11,13 @@ KIT/runs/RUN        checkpoints, audit log, results
 import base64
 import hashlib
 import json
-import tomllib
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from protoevfl.errors import UserError
+from protoevfl.toml_section import read_toml
 
 SIGNED = ("kit.json", "startup", "local", "admin/startup", "admin/local")
 HUB_TEMPLATE = "hub-resources.json"  # NVFlare wants absolute paths; `settle` fills in where the hub's kit lies
@@ -54,13 +54,7 @@ class Kit:
 
     def party_config(self) -> dict[str, Any]:
         """What party.toml says."""
-        path = self.folder / "party.toml"
-        try:
-            return tomllib.loads(path.read_text())
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from None
-        except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{path} is not valid TOML: {error}") from None
+        return read_toml(self.folder / "party.toml")
 
 
 def open_kit(folder: Path) -> Kit:

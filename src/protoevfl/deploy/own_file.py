@@ -51,8 +51,9 @@ class OwnFile:
         require_columns(info, features)
         if not features or set(features) & taken:
             raise UserError("party.toml: features must be columns other than the id and the label, at least one")
-        spec = FeatureSpec(features, part.names("categorical", ()), part.names("numeric", ()),
-                           part.whole("max_categories", 32, 2, 10_000))  # fmt: skip
+        kinds = part.names("categorical", ()), part.names("numeric", ())
+        spec = FeatureSpec(features, *kinds, part.whole("max_categories", 32, 2, 10_000))
+        spec.check("party.toml")
         later = folder / part.text("predict_file") if part.has("predict_file") else None
         return cls(path, ids, spec, label, part.names("classes", ()), IdRules(part.flag("casefold", False), len(ids)),
                    part.whole("minimum", 50, 1), part.choice("on_bad_ids", ("refuse", "drop"), "refuse"),

@@ -1,12 +1,12 @@
 """A party's own rules for jobs, in `policy.toml` of its kit: what it takes part in is decided here and nowhere else."""
 
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
+from protoevfl.toml_section import read_toml
 
 TEMPLATE = """\
 # Which jobs this party takes part in. A job that breaks a rule is refused, and the refusal is logged.
@@ -44,12 +44,7 @@ class Policy:
 
     @classmethod
     def read(cls, path: Path) -> "Policy":
-        try:
-            facts = tomllib.loads(path.read_text())
-        except OSError as error:
-            raise UserError(f"cannot read the policy {path}: {error.strerror}") from None
-        except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{path} is not valid TOML: {error}") from None
+        facts = read_toml(path)
         known = {f.name for f in fields(cls)}
         unknown = sorted(set(facts) - known)
         if unknown:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from protoevfl import plain_settings
 from protoevfl.core import random as rnd
 from protoevfl.data.table import PartyTable
 from protoevfl.errors import UserError
@@ -68,10 +69,10 @@ class Probe:
 
 
 def make(settings: Mapping[str, Any]) -> Probe:
-    try:
-        return Probe(**settings)
-    except TypeError as error:
-        raise UserError(f"probe: {error}") from None
+    made: Probe = plain_settings.make(Probe, settings, "probe")
+    if min(made.rounds, made.rows, made.width) < 1 or made.seconds < 0:
+        raise UserError("probe: rounds, rows and width must be at least 1, seconds not below 0")
+    return made
 
 
 def _one(reply: Message) -> Tensor:

@@ -37,9 +37,11 @@ def log_path(opened: Kit) -> Path:
 
 def start(opened: Kit, wait_s: float = READY_S) -> Status:
     """Start the kit in the background; returns when the hub listens or the party has joined it."""
+    log = log_path(opened)
+    before = log.stat().st_size if log.exists() else 0
     process = _spawn(opened)
     if wait_s > 0:
-        _wait_ready(opened, process, wait_s)
+        _wait_ready(opened, process, wait_s, before)
     return status(opened)
 
 
@@ -97,9 +99,9 @@ def _check_port(opened: Kit) -> None:
             raise UserError(f"port {port} cannot be used: {error.strerror}; is another hub running?") from None
 
 
-def _wait_ready(opened: Kit, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+def _wait_ready(opened: Kit, process: "subprocess.Popen[bytes]", seconds: float, before: int) -> None:
+    """Until the log, from byte `before` on, or the port says so."""
     log = log_path(opened)
-    before = log.stat().st_size if log.exists() else 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         text = _tail(log, before)
@@ -124,7 +126,7 @@ def _listens(opened: Kit) -> bool:
 
 _CLOSED = "the hub ends the connection (its log says why: certificate expired, or made out to another name?)"
 _REASONS = (
-    ("CERTIFICATE_VERIFY_FAILED: certificate has expired", "a certificate has expired"),
+    ("certificate has expired", "a certificate has expired"),
     ("CERTIFICATE_VERIFY_FAILED", "the hub's certificate is not signed by this kit's authority"),
     ("certificate expired", "the hub says this certificate has expired"),
     ("unknown ca", "the hub does not know this kit's authority"),
@@ -168,7 +170,7 @@ def _tail(log: Path, start_at: int, most: int = 1 << 20) -> str:
 
 def logs(opened: Kit, lines: int = 50) -> str:
     """The last lines of the kit's log."""
-    return "\n".join(_tail(log_path(opened), 0).splitlines()[-lines:])
+    return "\n".join(_tail(log_path(opened), 0).splitlines()[-lines:] if lines > 0 else [])
 
 
 def status(opened: Kit) -> Status:
@@ -193,7 +195,7 @@ def stop(opened: Kit, seconds: float = STOP_S) -> int:
 
 def _recorded(opened: Kit) -> int | None:
     """The main process, if it is still the one that was started (a number can be given to another process)."""
-    with suppress(OSError, ValueError, KeyError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
         facts = json.loads((opened.folder / "process.json").read_text())
         pid = int(facts["pid"])
         if os_process.born(pid) == facts["born"]:

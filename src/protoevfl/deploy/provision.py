@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from protoevfl.deploy import kit, policy
 from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
+from protoevfl.toml_section import read_toml
 
 CLASSES = (*nvflare.RUNTIME, "protoevfl.deploy.site.Hub", "protoevfl.deploy.site.Site")
 MAX_FRAME = (256 << 20) + (1 << 20)
@@ -71,12 +71,7 @@ class Project:
 
 def read_project(path: Path) -> Project:
     """project.toml, or one line that says what is wrong with it."""
-    try:
-        facts = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not valid TOML: {error}") from None
+    facts = read_toml(path)
     known = {"name", "active", "hub", "party", "certificates"}
     if unknown := sorted(set(facts) - known):
         raise UserError(f"{path}: unknown entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
@@ -99,6 +94,7 @@ def _check(path: Path, project: Project) -> None:
         (len(project.parties) >= 2, "name at least two parties"),
         (project.active in project.parties, f"the active party {project.active!r} is not among the parties"),
         (not {"hub", "authority", "server"} & set(project.parties), "hub, authority and server are not party names"),
+        (bool(project.host.strip()), "hub.host must be the name or address the parties dial"),
         (type(project.port) is int and 0 < project.port < 65536, "port must lie in 1..65535"),
         (type(project.days) is int and project.days > 0, "certificates.days must be a whole number above 0"),
     ]
@@ -125,6 +121,7 @@ def provision(project: Project, out: Path, renew: Sequence[str] = ()) -> dict[st
     for name in project.parties:
         kits[name] = _kit(project, name, made[name], out / name)
     _replace(made[project.admin], kits[project.active] / "admin", ("startup", "local"))
+    _drop_scripts(kits[project.active] / "admin")
     for name, folder in kits.items():
         for path in folder.rglob("*.key"):
             path.chmod(0o600)
@@ -138,8 +135,7 @@ def _kit(project: Project, name: str, source: Path, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     _replace(source, folder, ("startup", "local"))
-    for script in folder.glob("startup/*.sh"):
-        script.unlink()  # users type our commands only
+    _drop_scripts(folder)
     role, org = ("hub", project.hub_org) if name == "hub" else ("party", project.parties[name])
     admin = project.admin if name == project.active else ""
     address = f"{project.host}:{project.port}"
@@ -195,6 +191,11 @@ def _replace(source: Path, folder: Path, parts: Sequence[str]) -> None:
     for part in parts:
         shutil.rmtree(folder / part, ignore_errors=True)
         shutil.copytree(source / part, folder / part)
+
+
+def _drop_scripts(folder: Path) -> None:
+    for script in folder.glob("startup/*.sh"):
+        script.unlink()  # users type our commands only
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -127,7 +127,7 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
         return "done"
     except PartyLostError as error:
         note.write("lost", error=str(error))
-    except (UserError, ValueError, KeyError, RuntimeError, OSError) as error:
+    except Exception as error:  # whatever it was: status.json must not go on saying "running"
         note.write("failed", error=str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
     finally:
         engine.close()

@@ -61,6 +61,7 @@ class JobSpec:
         _require(self.task in TASKS, f"task must be one of {', '.join(TASKS)}")
         _require(self.on_party_loss in LOSS_POLICIES, f"on_party_loss must be one of {', '.join(LOSS_POLICIES)}")
         _require(self.deadline_s > 0 and self.wait_s >= 0, "deadline_s must be above 0, wait_s at least 0")
+        _require(2 <= self.classes <= 1_000_000, "classes must be at least 2")
         _require(1 <= self.rounds <= 1_000_000, "rounds must lie in 1..1000000")
         _require(1 <= self.max_bytes <= 1 << 30, "max_bytes must lie in 1..2^30")
         _require((self.task == "predict") == bool(self.base), "a predict job names the run it predicts with: base")

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from protoevfl import plain_settings
 from protoevfl.errors import UserError
 from protoevfl.messages import Embeddings, Learn, Learned, Message
 from protoevfl.privacy import bounds
@@ -55,6 +56,12 @@ class PrivacySettings:
             )
         if min(self.embedding_noise, self.prototype_noise, self.class_noise, self.prototype_kappa) < 0 or self.rank < 1:
             raise UserError("privacy: noise must not be negative and rank must be at least 1")
+        for name in ("clip", "label_epsilon", "epsilon"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UserError(f"privacy.{name} must be above 0, not {value!r}")
+        if not 0 < self.delta < 1:
+            raise UserError(f"privacy.delta must lie between 0 and 1, not {self.delta!r}")
 
     @property
     def guards_labels(self) -> bool:
@@ -203,8 +210,5 @@ def split_overrides(values: Mapping[str, Any]) -> tuple[dict[str, Any], PrivacyS
 
 def settings_from(facts: Mapping[str, Any]) -> PrivacySettings:
     """Settings from plain names and values, as in a record or a specification."""
-    known = set(PrivacySettings.__dataclass_fields__)
-    unknown = sorted(set(facts) - known)
-    if unknown:
-        raise UserError(f"privacy has no setting '{unknown[0]}'; it has {', '.join(sorted(known))}")
-    return PrivacySettings(**facts)
+    made: PrivacySettings = plain_settings.make(PrivacySettings, facts, "privacy")
+    return made
