@@ -201,6 +201,20 @@ def test_any_other_end_is_written_down_too(tmp_path: Path, error: Exception, sai
     assert (status(companies.kit("bank"))["state"], status(companies.kit("bank"))["error"]) == ("failed", said)
 
 
+def test_an_attempt_that_nvflare_takes_down_has_not_failed(tmp_path: Path) -> None:
+    """A worker died: the supervisor must see a run that goes on, and make another attempt."""
+    from nvflare.collab.api.exceptions import RunAborted
+
+    def abort(name: str, envelope: Envelope) -> None:
+        if envelope.round == 1:
+            raise RunAborted("run is aborted")
+
+    companies = Companies(tmp_path, meet=abort)
+    with pytest.raises(RunAborted):
+        companies.lead()
+    assert status(companies.kit("bank"))["state"] == "running"
+
+
 # ------------------------------------------------------------ files of their own
 
 

@@ -128,6 +128,8 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
     except PartyLostError as error:
         note.write("lost", error=str(error))
     except Exception as error:  # whatever it was: status.json must not go on saying "running"
+        if nvflare.aborted(error):  # but here it is right: nothing has failed, the supervisor makes the next attempt
+            raise
         note.write("failed", error=str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
     finally:
         engine.close()

@@ -89,6 +89,13 @@ def calls(method: str) -> dict[str, Callable[..., Any]]:
     return {site.name: _call(site, method) for site in collab.clients}
 
 
+def aborted(error: Exception) -> bool:
+    """Whether NVFlare is taking this attempt at a job down, because a process of it died."""
+    from nvflare.collab.api.exceptions import RunAborted
+
+    return isinstance(error, RunAborted)
+
+
 def _call(site: Any, method: str) -> Callable[..., Any]:
     from nvflare.collab.api.exceptions import CollabCallError
 
