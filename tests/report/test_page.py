@@ -78,6 +78,20 @@ def test_summary_names_the_best_method_and_its_number() -> None:
     assert any("fewer than three seeds" in w for w in words.warnings(grouped(records)))
 
 
+def test_the_summary_compares_like_with_like() -> None:
+    """Neither more parties nor changed settings win a sentence that does not say so."""
+    usual = [fake.record(RunConfig(dataset="mine", method=m), 0) for m in ("vanilla", "local")]
+    more = fake.record(RunConfig(dataset="mine", method="proto_evfl", parties=6), 0)
+    more["metrics"]["accuracy"] = 0.999
+    assert "proto_evfl" not in words.leaders(grouped([*usual, more]))[0]
+    zero = {"dataset": "mine", "method": "proto_evfl", "setting": "zero_shot", "classes": (3,)}
+    on, off = (fake.record(RunConfig(**zero, overrides=o), 0) for o in ({}, {"unseen.slot": False}))
+    on["metrics"]["unseen_recall"], off["metrics"]["unseen_recall"] = 0.8, 0.0
+    assert words.unseen(grouped([on, off])) == [
+        "Recall of classes without a single label, mean over cells: proto_evfl 80.0 % (1 cell)."
+    ]
+
+
 def test_load_reads_files_and_folders_and_says_what_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "records.jsonl"
     with pytest.raises(UserError, match="there is no"):

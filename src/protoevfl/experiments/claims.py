@@ -47,7 +47,11 @@ def beats(
     verdict = YES if wins == len(gaps) else NO if wins == 0 else PARTLY
     unit = " points" if quantity == "accuracy" else ""
     middle = f"ahead of the best of {', '.join(rival)} in {wins} of {len(gaps)} cells"
-    return verdict, f"{middle}; difference {min(gaps):+.3g} to {max(gaps):+.3g}{unit}"
+    return verdict, f"{middle}; difference {_signed(min(gaps))} to {_signed(max(gaps))}{unit}"
+
+
+def _signed(gap: float) -> str:
+    return f"{gap:+.2f}" if abs(gap) < 100 else f"{gap:+.0f}"
 
 
 def images(setting: str) -> Judge:
@@ -64,7 +68,9 @@ def near_upper_bound(cells: Cells) -> tuple[str, str]:
             gaps.append((dataset, top - mine))
     if not gaps:
         return MISSING, ""
-    text = ", ".join(f"{dataset} {gap:.1f} points below" for dataset, gap in gaps)
+    text = ", ".join(
+        f"{dataset} {gap:.1f} points below" if gap >= 0.05 else f"{dataset} level" for dataset, gap in gaps
+    )
     return (YES if all(gap <= 1.2 for _, gap in gaps) else NO), f"with 1000 aligned rows: {text}"
 
 

@@ -1,6 +1,7 @@
 """The summary of a page in words: what was run, who is ahead where, what it costs, what to be careful about."""
 
 from collections.abc import Iterable, Sequence
+from statistics import mode
 
 from protoevfl.experiments.derive import total_bytes
 from protoevfl.experiments.spec import Cell, Record, dig
@@ -39,7 +40,9 @@ def leaders(pairs: Pairs) -> list[str]:
         if not here:
             continue
         fewest = min(c.config.aligned for c, _ in here)
-        ranked = sorted((p for p in here if p[0].config.aligned == fewest), key=_accuracy, reverse=True)
+        usual = mode(c.config.parties for c, _ in here if c.config.aligned == fewest)  # more parties see more
+        alike = [p for p in here if (p[0].config.aligned, p[0].config.parties) == (fewest, usual)]
+        ranked = sorted(alike, key=_accuracy, reverse=True)
         best, records = ranked[0]
         line = (
             f"{dataset}, {fewest} aligned rows: {best.tags['method']} reaches {_accuracy(ranked[0]):.1f} "
@@ -55,14 +58,17 @@ def leaders(pairs: Pairs) -> list[str]:
 
 
 def unseen(pairs: Pairs) -> list[str]:
+    """Recall of unseen classes by method, as it is set by default."""
     found: dict[str, list[float]] = {}
     for cell, records in pairs:
         recall = mean(records, "metrics.unseen_recall")
-        if recall is not None:
+        if recall is not None and not cell.config.overrides:
             found.setdefault(cell.tags["method"], []).append(100 * float(recall))
     if not found:
         return []
-    parts = [f"{method} {sum(v) / len(v):.1f} % ({len(v)} cells)" for method, v in found.items()]
+    parts = [
+        f"{method} {sum(v) / len(v):.1f} % ({len(v)} cell{'s' if len(v) != 1 else ''})" for method, v in found.items()
+    ]
     return [f"Recall of classes without a single label, mean over cells: {', '.join(parts)}."]
 
 
