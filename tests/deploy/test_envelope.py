@@ -45,7 +45,9 @@ def test_sizes_are_checked_first() -> None:
 @pytest.mark.parametrize(
     "change",
     [{"kind": "exec"}, {"run": "../../etc"}, {"sender": ""}, {"round": -1}, {"round": True}, {"round": 1.5},
-     {"missed": ["x"]}, {"missed": 3}, {"extra": 1}, {"note": "x" * 2000}, {"to": None}],
+     {"missed": ["x"]}, {"missed": 3}, {"missed": [3]}, {"missed": [[4, 3]]}, {"missed": [[-1, 3]]},
+     {"missed": [[0, 2000000000]]}, {"missed": [[1, True]]}, {"missed": [[1, 2, 3]]},
+     {"extra": 1}, {"note": "x" * 2000}, {"to": None}],
 )  # fmt: skip
 def test_strange_headers_are_refused(change: dict[str, object]) -> None:
     header = json.dumps({**ASK.__dict__, "missed": [], "sha256": "", **change}).encode()
@@ -68,3 +70,18 @@ def test_rounds_come_in_order_once() -> None:
     assert place(replace(ask, missed=(3, 4)), last=2, answered="") == "new"
     with pytest.raises(EnvelopeError):
         place(replace(ask, missed=(4,)), last=2, answered="")
+
+
+def test_a_party_can_come_back_after_any_number_of_rounds() -> None:
+    away = tuple(range(2, 500_000))
+    frame = pack(replace(ASK, round=500_000, missed=away))
+    assert len(frame) < 1000
+    envelope, _ = unpack(frame)
+    assert envelope.missed == away
+    assert place(envelope, last=1, answered="") == "new"
+    with pytest.raises(EnvelopeError, match="not accounted for"):
+        place(envelope, last=0, answered="")
+
+
+def test_rounds_missed_here_and_there_come_through() -> None:
+    assert unpack(pack(replace(ASK, missed=(1, 2, 5, 7, 8))))[0].missed == (1, 2, 5, 7, 8)

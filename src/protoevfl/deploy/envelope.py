@@ -10,12 +10,14 @@ gap and is refused. Who sent a frame is known from the sender's certificate; the
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 MAGIC = b"PEV1"
 MAX_HEADER = 1 << 14
 MAX_BODY = 256 << 20
+MAX_MISSED = 1_000_000  # rounds; no job has more
 KINDS = ("hello", "welcome", "align", "request", "reply", "refusal")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -41,7 +43,7 @@ class Envelope:
 
 def pack(envelope: Envelope, body: bytes = b"") -> bytes:
     """The frame; the body's checksum is filled in."""
-    facts = {**asdict(envelope), "sha256": hashlib.sha256(body).hexdigest(), "missed": list(envelope.missed)}
+    facts = {**asdict(envelope), "sha256": hashlib.sha256(body).hexdigest(), "missed": _spans(envelope.missed)}
     header = json.dumps(facts, sort_keys=True).encode()
     if len(header) > MAX_HEADER:
         raise EnvelopeError(f"header of {len(header)} bytes, over the limit of {MAX_HEADER}")
@@ -70,7 +72,7 @@ def unpack(frame: bytes, max_body: int = MAX_BODY) -> tuple[Envelope, bytes]:
 def _header(data: bytes) -> Envelope:
     try:
         facts = json.loads(data.decode())
-        facts["missed"] = tuple(facts["missed"])
+        facts["missed"] = _rounds(facts["missed"])
         envelope = Envelope(**facts)
     except (ValueError, TypeError, KeyError, RecursionError):
         raise EnvelopeError("the header is not that of a frame") from None
@@ -79,13 +81,37 @@ def _header(data: bytes) -> Envelope:
     return envelope
 
 
+def _spans(rounds: Sequence[int]) -> list[list[int]]:
+    """Rounds as [first, last] of every unbroken row of them: a long absence is one.
+
+    >>> _spans((3, 4, 5, 9))
+    [[3, 5], [9, 9]]
+    """
+    spans: list[list[int]] = []
+    for number in rounds:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return spans
+
+
+def _rounds(spans: Any) -> tuple[int, ...]:
+    """The inverse of `_spans`; ValueError or TypeError for anything else, before it takes memory."""
+    if not all(_whole(first) and _whole(last) and first <= last for first, last in spans):
+        raise ValueError("not spans")
+    if sum(last - first + 1 for first, last in spans) > MAX_MISSED:
+        raise ValueError("too many rounds")
+    return tuple(number for first, last in spans for number in range(first, last + 1))
+
+
 def _check(name: str, value: Any) -> None:
     if name in ("run", "sender", "to"):
         good = isinstance(value, str) and _NAME.fullmatch(value) is not None
     elif name == "round":
         good = _whole(value)
     elif name == "missed":
-        good = len(value) <= 1000 and all(_whole(v) for v in value)
+        good = all(_whole(v) for v in value)
     elif name == "kind":
         good = value in KINDS
     else:
@@ -113,7 +139,7 @@ def place(envelope: Envelope, last: int, answered: str) -> Literal["new", "repea
         raise EnvelopeError(f"round {last} was already answered for another request: replay refused")
     if envelope.round < last:
         raise EnvelopeError(f"round {envelope.round} came after round {last}: replay or reorder refused")
-    gap = set(range(last + 1, envelope.round))
-    if gap - set(envelope.missed):
-        raise EnvelopeError(f"round {envelope.round} came after round {last}: {sorted(gap)} are not accounted for")
+    if gap := sorted(set(range(last + 1, envelope.round)) - set(envelope.missed)):
+        rounds = ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in _spans(gap)[:5])
+        raise EnvelopeError(f"round {envelope.round} came after round {last}: rounds {rounds} are not accounted for")
     return "new"
