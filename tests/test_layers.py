@@ -14,8 +14,7 @@ import protoevfl
 ROOT = Path(protoevfl.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"core", "messages", "progress", "ranks", "records", "toml_section"},
-    {"plain_settings"},
+    {"core", "messages", "progress", "ranks", "records", "toml_section", "plain_settings"},
     {"data", "models", "method", "fit", "privacy"},
     {"party", "owner", "head", "drive", "notebook", "tracking"},
     {"methods"},

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from protoevfl.errors import UserError
-from protoevfl.toml_section import Section, nearest, read_toml
+from protoevfl.errors import UserError, nearest
+from protoevfl.toml_section import Section, read_toml
 
 GOOD = {"t": "x", "n": 3, "r": 0.5, "b": True, "l": ["a", "b"], "s": [1, 28, 28]}
 

@@ -13,8 +13,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from protoevfl.errors import UserError
-from protoevfl.toml_section import nearest
+from protoevfl.errors import UserError, nearest
 
 
 def make(cls: type, values: Mapping[str, Any], called: str = "") -> Any:

@@ -1,22 +1,14 @@
 """One table of a TOML file, read key by key: unknown keys and wrong values end in a line that names the place."""
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from protoevfl.errors import UserError
+from protoevfl.errors import UserError, nearest
 
 T = TypeVar("T")
 _REQUIRED: Any = object()
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint: the one known name that is near, else all of them."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
-    return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@ import pytest
 from protoevfl.errors import UserError
 from protoevfl.experiments.catalogue import EXPERIMENTS, select
 from protoevfl.methods import METHODS
-from protoevfl.presets import build, presets, settings
+from protoevfl.presets import build, presets
 from protoevfl.report.figures import FIGURES
 
 NAMES = [
@@ -65,13 +65,6 @@ def test_quick_cells_are_small() -> None:
             assert cell.config.dataset in ("digits", "credit")
             assert cell.config.aligned <= 100
             assert all(v <= 8 for k, v in cell.config.overrides.items() if k.endswith(("epochs", "count")))
-
-
-def test_the_presets_that_are_ablated_have_rounds() -> None:
-    """Without rounds the variants of ablation and selection would all be the same run."""
-    for name in ("ablation", "selection", "pieces"):
-        used = {c.config.preset for c in EXPERIMENTS[name].cells if c.config.method == "proto_evfl"}
-        assert all(settings("proto_evfl", preset, "modelnet10").get("rounds.count", 0) > 0 for preset in used)
 
 
 def test_important_cells_come_first() -> None:

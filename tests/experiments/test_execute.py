@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from protoevfl import records
 from protoevfl.experiments.catalogue import EXPERIMENTS
 from protoevfl.experiments.execute import Progress, Timing, execute, merge, plan
-from protoevfl.experiments.jobs import Job, attempt
+from protoevfl.experiments.jobs import Job
 from protoevfl.run import RunConfig
 from tests.experiments import fake
 
@@ -115,22 +114,3 @@ def test_merge_adds_only_what_is_new(tmp_path: Path) -> None:
     assert merge(a, [b]) == 1
     assert merge(a, [b]) == 0
     assert [r["seed"] for r in records.read(a)] == [0, 1, 2]
-
-
-def test_seeds_that_do_not_fit_together_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    calls = []
-
-    def greedy(config: RunConfig, seeds: list[int], **rest: object) -> list[dict[str, Any]]:
-        calls.append(list(seeds))
-        if len(seeds) > 1:
-            raise torch.OutOfMemoryError
-        return [fake.record(config, seed) for seed in seeds]
-
-    monkeypatch.setattr(fake, "run", greedy)
-    made, error = attempt(Job(FAKE, RunConfig(), (0, 1)), "cpu", "auto")
-    assert not error
-    assert [r["seed"] for r in made] == [0, 1]
-    assert calls == [[0, 1], [0], [1]]
-    assert set(made[0]) >= {"commit", "machine"}

@@ -4,7 +4,6 @@ import pytest
 
 from protoevfl.experiments.catalogue import EXPERIMENTS
 from protoevfl.experiments.measure import Sample, Store, measure
-from protoevfl.experiments.tables import comma_separated, grids, markdown
 from tests.experiments import fake
 
 
@@ -34,12 +33,6 @@ def test_of_two_records_of_a_seed_the_last_counts() -> None:
     assert found.samples["accuracy"].values == pytest.approx((12.3,))
 
 
-def test_without_records_the_paper_s_numbers_still_stand() -> None:
-    experiment = EXPERIMENTS["ablation"]
-    text = markdown(experiment, measure(experiment, Store([])))
-    assert "–; paper 81.6" in text
-
-
 def test_reach_is_the_shortest_run_within_a_point() -> None:
     experiment = EXPERIMENTS["rounds"]
     accuracy = {"2": 0.50, "5": 0.692, "10": 0.70, "20": 0.699, "40": 0.69, "80": 0.70}
@@ -53,24 +46,6 @@ def test_reach_is_the_shortest_run_within_a_point() -> None:
     assert found["vanilla"].samples["rounds"].values == (5.0,) * 4  # one value a data set
     assert found["vanilla"].samples["rounds"].printed == 11.0
     assert found["proto_evfl"].samples["rounds"].n == 0
-
-
-def test_grids_hold_every_cell_once() -> None:
-    for experiment in EXPERIMENTS.values():
-        measured = measure(experiment, Store(fake.records(experiment.cells)))
-        grid = grids(experiment, measured)[0]
-        numbers = [text for row in grid.texts for text in row[len(experiment.rows) :] if text]
-        expected = len(measured) if experiment.columns else len(measured) * len(experiment.quantities)
-        assert len(numbers) == expected, experiment.name
-
-
-def test_csv_has_the_difference_to_the_paper() -> None:
-    experiment = EXPERIMENTS["selection"]
-    lines = comma_separated(experiment, measure(experiment, Store(fake.records(experiment.cells)))).splitlines()
-    assert lines[0] == "strategy,aligned,quantity,mean,std,seeds,paper,paper_std,difference"
-    fields = lines[1].split(",")
-    assert fields[:3] == ["cosine_similarity", "200", "accuracy (%)"]
-    assert abs(float(fields[3]) - float(fields[6]) - float(fields[8])) < 1e-3
 
 
 def test_seconds_stand_beside_the_paper_s_hours_in_seconds() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protoevfl.errors import UserError
-from protoevfl.toml_section import nearest
+from protoevfl.errors import UserError, nearest
 
 Floats = NDArray[np.float64]
 
