@@ -146,7 +146,7 @@ def test_rows_of_a_fold_teach_only_the_other_fold(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(batch.ridge, "fit", spy)
     monkeypatch.setattr(batch, "space", points)
     before = predict(me, f, query, self_training=1.0)
-    assert len(calls) == 2 * (1 + batch.TURNS)
+    assert len(calls) == 2 * (1 + UnseenSettings().turns)
     halves = [torch.cdist(points(query, D, None), x[len(labels) :]).amin(1) < 1e-2 for x in calls[-2:]]  # (n,)
     assert (halves[0] ^ halves[1]).all()
     assert halves[0].sum() == 150
@@ -154,6 +154,24 @@ def test_rows_of_a_fold_teach_only_the_other_fold(monkeypatch: pytest.MonkeyPatc
     moved[:, 17] += 3.0
     changed = (before - predict(me, f, moved, self_training=1.0)).abs().amax(1) > 1e-6
     assert changed[halves[0] != halves[0][17]].any()
+
+
+@pytest.mark.parametrize(("turns", "width"), [(0, 1.0), (2, 0.5), (5, 3.0)])
+def test_turns_and_kernel_width_are_those_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch, turns: int, width: float
+) -> None:
+    f, labels = rows([10, 10, 10], 1)
+    query, _ = rows([100, 100, 100], 2)
+    widths, fit = [], batch.ridge.fit
+
+    def spy(x: Tensor, y: Tensor, weight: Tensor, spread: Tensor) -> batch.ridge.Ridge:
+        widths.append(float(spread / batch.ridge.spread(x[: len(labels)])))
+        return fit(x, y, weight, spread)
+
+    monkeypatch.setattr(batch.ridge, "fit", spy)
+    settings = UnseenSettings(self_training=1.0, turns=turns, kernel_width=width)
+    batch.predict_batch(owner(labels), f, query, ALL, D, settings)
+    assert widths == pytest.approx([width] * 2 * (1 + turns))
 
 
 def test_a_class_without_labels_stays_without_rows() -> None:

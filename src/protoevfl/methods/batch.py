@@ -17,8 +17,6 @@ from protoevfl.core import random as rnd
 from protoevfl.methods.unseen import UnseenSettings, class_share, missing_rows, sides
 from protoevfl.owner import LabelOwner
 
-TURNS = 2  # of self-training
-
 
 def look(f_query: Tensor, f: Tensor, width: int, keys: Tensor) -> novelty.Novelty:
     """Novelty in the joint space of all parties: queries (M, n, d) against aligned rows f (M, N, d)."""
@@ -83,7 +81,7 @@ def predict_batch(
     both = torch.cat([torch.arange(known, device=device), *(known + half for half in halves)])
     x = space(torch.cat([f[here], f_query[here]], 1), width, both)
     aligned, query = x[:known], x[known:]
-    labels, apart = F.one_hot(owner.labels, owner.classes).float(), ridge.spread(aligned)
+    labels, apart = F.one_hot(owner.labels, owner.classes).float(), unseen.kernel_width * ridge.spread(aligned)
 
     def taught(shares: Sequence[Tensor]) -> Tensor:
         """Probabilities (n, Z): rows of a fold teach the other, in so far as they stand for each class (rows, Z)."""
@@ -106,7 +104,7 @@ def predict_batch(
             share[:, list(names)] = (lacks * weights / weights.sum(1, keepdim=True)).T
     p = taught(shares)
     confidence = (p.log() * ridge.sureness(aligned, labels, apart)).softmax(1).amax(1).mean()
-    for _ in range(TURNS if unseen.self_training else 0):
+    for _ in range(unseen.turns if unseen.self_training else 0):
         sharp = p.square() / p.square().sum(1, keepdim=True)
         p = taught([unseen.self_training * sharp[half] for half in halves])
     return ridge.as_sure(p, confidence)  # self-training makes surer than it makes better

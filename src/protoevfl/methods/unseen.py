@@ -31,6 +31,8 @@ class UnseenSettings:
     slot: bool = True  # off: classes that lack labels are left alone, to compare with
     batch: bool = True  # look again in the rows to be predicted
     self_training: float = 0.0  # what a row of the batch counts against an aligned one, before classes are made equal
+    turns: int = 2  # of self-training
+    kernel_width: float = 1.0  # of the regression, in median squared distances of the aligned rows
     batch_rows: int = 5_000  # at most so many of them a fold, and as many aligned ones
     least_rows: int = 200  # fewer rows to be predicted: the inductive head decides
     batch_bar: float = 3.3  # strength in the batch from which an unknown class is believed
