@@ -74,7 +74,7 @@ def _projected(release: Release, rank: int) -> tuple[Tensor, Tensor]:
 def class_sizes(f: Tensor, mu: Tensor) -> Tensor:
     """n_z >= 0 with sum_z n_z mu_z = sum_n f_n, drawn a little towards equal sizes; (Z,)."""
     z, n = len(mu), len(f)
-    scale = torch.linalg.matrix_norm(mu, 2) ** 2
+    scale = torch.linalg.matrix_norm(mu, 2).clamp(min=1e-6) ** 2  # an owner that says nothing: equal sizes
     gram = mu @ mu.T + 1e-4 * scale * torch.eye(z, dtype=mu.dtype, device=mu.device)
     right = mu @ f.sum(0) + 1e-4 * scale * (n / z)
     sizes: Tensor = torch.linalg.solve(gram, right).clamp(min=0.2 * n / z, max=5.0 * n / z)
