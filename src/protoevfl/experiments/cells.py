@@ -52,6 +52,7 @@ def cell(
     classes: tuple[int, ...] = (),
     priority: int = 5,
     overrides: Mapping[str, Any] | None = None,
+    pool: int | None = None,
     **tags: str,
 ) -> Cell:
     """A cell of a method "name" or "name preset"; extra tags come on top of the usual ones."""
@@ -60,7 +61,7 @@ def cell(
         classes = (ABSENT,)
     config = RunConfig(
         dataset=dataset, method=base, preset=preset or "default", aligned=aligned, setting=setting, classes=classes,
-        shots=SHOTS, parties=int(tags.get("parties", 4)), overrides=dict(overrides or {}),
+        shots=SHOTS, parties=int(tags.get("parties", 4)), pool=pool, overrides=dict(overrides or {}),
     )  # fmt: skip
     usual = {"dataset": dataset, "aligned": str(aligned), "setting": setting, "method": method}
     return Cell({**usual, **tags}, config, priority)
