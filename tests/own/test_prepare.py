@@ -33,7 +33,8 @@ def test_the_same_people_are_kept_aside_in_any_order_and_others_with_another_see
     order = np.random.default_rng(0).permutation(100)
     first = split_rows(LABELS, IDS, 0, 0.2, 0.0)
     second = split_rows(LABELS[order], [IDS[i] for i in order], 0, 0.2, 0.0)
-    assert {IDS[i] for i in first.test} == {IDS[order[i]] for i in second.test}
+    assert [IDS[i] for i in first.test] == [IDS[order[i]] for i in second.test]
+    assert [IDS[i] for i in first.train] == [IDS[order[i]] for i in second.train]
     assert set(split_rows(LABELS, IDS, 1, 0.2, 0.0).test) != set(first.test)
 
 
@@ -121,7 +122,10 @@ def test_the_kept_alignment_is_used_and_checked_against_the_files(tmp_path: Path
     found = align_files(config)
     world = prepare(config)
     assert world.parties[0].alignment.digest == found["bank"].digest != plain.parties[0].alignment.digest
-    assert sorted(world.test_labels.tolist()) == sorted(plain.test_labels.tolist())
+    assert torch.equal(world.labels, plain.labels)  # another common order, the same rows in training
+    for one, other in zip(world.parties, plain.parties, strict=True):
+        for rows in ("pool", "aligned", "query"):
+            assert torch.equal(getattr(one.table, rows), getattr(other.table, rows))
     table = pq.read_table(config.party("bank").file)
     pq.write_table(table.slice(1), config.party("bank").file)
     with pytest.raises(UserError, match="align again"):

@@ -120,7 +120,11 @@ def alignment_folder(config: Config) -> Any:
 
 
 def split_rows(labels: NDArray[np.int64], ids: list[str], seed: int, test: float, validation: float) -> Parts:
-    """Cut common rows with labels (n,), -1 for none, class by class; shares are rounded down."""
+    """Cut common rows with labels (n,), -1 for none, class by class; shares are rounded down.
+
+    The rows of a part come in an order of their ids, so that training does not depend on the common order (a secret
+    one after `protoevfl align`, new each time).
+    """
     keys = [hashlib.sha256(f"{seed}\0{value}".encode()).digest() for value in ids]
     order = np.array(sorted(range(len(ids)), key=keys.__getitem__), np.int64)
     parts: dict[str, list[Places]] = {"test": [], "validation": [], "train": []}
@@ -130,7 +134,9 @@ def split_rows(labels: NDArray[np.int64], ids: list[str], seed: int, test: float
         second = first + int((len(mine) - first) * validation)
         for name, some in zip(parts, np.split(mine, [first, second]), strict=True):
             parts[name].append(some)
-    joined = {name: np.sort(np.concatenate([*some, np.zeros(0, np.int64)])) for name, some in parts.items()}
+    joined = {
+        name: order[np.isin(order, np.concatenate([*some, np.zeros(0, np.int64)]))] for name, some in parts.items()
+    }
     return Parts(joined["train"], joined["validation"], joined["test"], np.flatnonzero(labels < 0))
 
 
