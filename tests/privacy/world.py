@@ -11,9 +11,12 @@ from protoevfl.messages import Embeddings, Learn, Learned, Message, WarmUp
 from protoevfl.privacy.defences.noise import SeededNoise
 from protoevfl.privacy.policy import OwnerGuard, PrivacySettings
 from protoevfl.privacy.protocol import Case, shuffled
-from protoevfl.privacy.view import View, views
+from protoevfl.privacy.scores import score
+from protoevfl.privacy.view import Guess, Known, View, views
 
 CLASSES, ROWS, WIDTH = 5, 100, 24
+NONE = Known(torch.full((ROWS,), -1))  # no label is known
+BARE = PrivacySettings()
 
 
 def embeddings(seed: int, rows: int = ROWS, width: int = WIDTH, spread: float = 0.35) -> tuple[Tensor, Tensor]:
@@ -63,3 +66,8 @@ def view(
 
 def cases(settings: PrivacySettings, seeds: int, rounds: int = 1, canary: bool = False) -> list[Case]:
     return [Case(s, *view(s, settings, rounds, canary)) for s in range(seeds)]
+
+
+def best(guesses: dict[str, Guess], labels: Tensor, known: Known = NONE) -> float:
+    """The accuracy of the best of the guesses."""
+    return max(score(g, labels, known, CLASSES).accuracy for g in guesses.values())

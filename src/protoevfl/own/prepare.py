@@ -127,17 +127,15 @@ def split_rows(labels: NDArray[np.int64], ids: list[str], seed: int, test: float
     """
     keys = [hashlib.sha256(f"{seed}\0{value}".encode()).digest() for value in ids]
     order = np.array(sorted(range(len(ids)), key=keys.__getitem__), np.int64)
-    parts: dict[str, list[Places]] = {"test": [], "validation": [], "train": []}
+    part = np.full(len(ids), -1)  # of each row: 0 test, 1 validation, 2 train
     for z in range(int(labels.max(initial=-1)) + 1):
         mine = order[labels[order] == z]
         first = int(len(mine) * test)
         second = first + int((len(mine) - first) * validation)
-        for name, some in zip(parts, np.split(mine, [first, second]), strict=True):
-            parts[name].append(some)
-    joined = {
-        name: order[np.isin(order, np.concatenate([*some, np.zeros(0, np.int64)]))] for name, some in parts.items()
-    }
-    return Parts(joined["train"], joined["validation"], joined["test"], np.flatnonzero(labels < 0))
+        for number, some in enumerate(np.split(mine, [first, second])):
+            part[some] = number
+    tested, validated, trained = (order[part[order] == number] for number in range(3))
+    return Parts(trained, validated, tested, np.flatnonzero(labels < 0))
 
 
 def prepare(config: Config, progress: Progress | None = None) -> Prepared:

@@ -19,10 +19,7 @@ MAIN = "proto_evfl"
 
 def _main(pairs: Pairs) -> list[tuple[Cell, Sequence[Record]]]:
     """Proto-EVFL's cells with the fewest aligned rows, or those of whatever method there is."""
-    cells = [(c, r) for c, r in pairs if r]
-    own = [(c, r) for c, r in cells if c.tags.get("method") == MAIN] or cells
-    fewest = min((c.config.aligned for c, _ in own), default=0)
-    return [(c, r) for c, r in own if c.config.aligned == fewest]
+    return _fewest([(c, r) for c, r in pairs if r and c.tags.get("method") == MAIN] or pairs)
 
 
 def _fewest(pairs: Pairs) -> list[tuple[Cell, Sequence[Record]]]:

@@ -6,7 +6,14 @@ from torch import Tensor
 
 from protoevfl.core.prototypes import class_means
 from protoevfl.privacy.attacks.chosen_embeddings import calibration, chosen_embeddings, spikes
+from protoevfl.privacy.defences.noise import SeededNoise
+from protoevfl.privacy.policy import PrivacySettings
+from protoevfl.privacy.protocol import asking
+from protoevfl.privacy.scores import score
 from protoevfl.privacy.view import Known
+
+from .. import world
+from ..world import BARE, CLASSES, ROWS, WIDTH, best, embeddings
 
 N, D, Z = 40, 12, 3
 LABELS = torch.randint(0, Z, (N,), generator=torch.Generator().manual_seed(3))
@@ -51,3 +58,25 @@ def test_no_answer_is_no_guess_and_all_ways_are_tried() -> None:
     names = chosen_embeddings(honest, D, Z, 4, NONE)
     assert any("codes" in name for name in names)
     assert any("spikes" in name for name in names)
+
+
+def test_chosen_embeddings_are_exact_without_a_defence_and_bounded_with_one() -> None:
+    _, labels = embeddings(0)
+    rounds = 5
+    bare = chosen_embeddings(asking(BARE, labels, CLASSES, SeededNoise(0)), WIDTH, CLASSES, rounds, world.NONE)
+    assert best(bare, labels) == 1.0
+    settings = PrivacySettings(prototype_noise=4.0, releases=1, rank=16)
+    rates = []
+    for seed in range(8):
+        owner = asking(settings, labels, CLASSES, SeededNoise(seed))
+        rates.append(chosen_embeddings(owner, WIDTH, CLASSES, rounds, world.NONE, rank=16))
+    means = [sum(score(r[name], labels, world.NONE, CLASSES).accuracy for r in rates) / 8 for name in rates[0]]
+    assert max(means) <= settings.guess_bound(ROWS, CLASSES, rounds) + 0.04
+
+
+def test_huge_chosen_embeddings_gain_nothing() -> None:
+    _, labels = embeddings(0)
+    settings = PrivacySettings(prototype_noise=4.0, releases=1, rank=16)
+    owner = asking(settings, labels, CLASSES, SeededNoise(1))
+    guesses = chosen_embeddings(owner, WIDTH, CLASSES, 1, world.NONE, magnitude=1e15, rank=16)
+    assert best(guesses, labels) < 0.5
