@@ -26,3 +26,10 @@ def test_csv_has_the_difference_to_the_paper() -> None:
     fields = lines[1].split(",")
     assert fields[:3] == ["cosine_similarity", "200", "accuracy (%)"]
     assert abs(float(fields[3]) - float(fields[6]) - float(fields[8])) < 1e-3
+
+
+def test_lengths_of_a_curve_stand_in_the_order_of_numbers() -> None:
+    experiment = EXPERIMENTS["convergence"]
+    grid = grids(experiment, measure(experiment, Store(fake.records(experiment.cells))))[0]
+    lengths = [int(name) for name in grid.head[len(experiment.rows) :]]
+    assert lengths == sorted(set(lengths))

@@ -62,12 +62,20 @@ def rows_of(measured: Sequence[Measured], names: Sequence[str]) -> list[tuple[st
     return sorted(places, key=lambda place: first.index(place[:1]))
 
 
+def columns_of(measured: Sequence[Measured], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The columns of a table: in the order of the cells; numbers (lengths of a run) in theirs."""
+    places = _places(measured, names)
+    if all(len(place) == 1 and place[0].isdecimal() for place in places):
+        return sorted(places, key=lambda place: int(place[0]))
+    return places
+
+
 def _places(measured: Sequence[Measured], names: Sequence[str]) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(tuple(item.tags.get(name, "") for name in names) for item in measured))
 
 
 def _by_columns(experiment: Experiment, measured: Sequence[Measured], quantity: Quantity) -> Grid:
-    rows, columns = rows_of(measured, experiment.rows), _places(measured, experiment.columns)
+    rows, columns = rows_of(measured, experiment.rows), columns_of(measured, experiment.columns)
     at = {
         tuple(item.tags.get(n, "") for n in (*experiment.rows, *experiment.columns)): item.samples[quantity.name]
         for item in measured

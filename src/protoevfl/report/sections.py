@@ -8,7 +8,7 @@ from typing import Any
 from protoevfl.experiments import claims
 from protoevfl.experiments.measure import Measured, Store
 from protoevfl.experiments.spec import Cell, Experiment, Record, dig
-from protoevfl.experiments.tables import rows_of
+from protoevfl.experiments.tables import columns_of, rows_of
 from protoevfl.report.averages import mean, spread
 from protoevfl.report.html import Text, figure_text, paragraph, sample_text, table, text
 from protoevfl.report.pictures import Picture, svg
@@ -82,7 +82,7 @@ def experiment(item: Experiment, measured: Sequence[Measured], pictures: Sequenc
 def pivot(item: Experiment, measured: Sequence[Measured], name: str) -> str:
     quantity = next(q for q in item.quantities if q.name == name)
     places = [tuple(m.tags.get(n, "") for n in item.rows) for m in measured]
-    columns = list(dict.fromkeys(tuple(m.tags.get(n, "") for n in item.columns) for m in measured))
+    columns = columns_of(measured, item.columns)
     at = {(p, tuple(m.tags.get(n, "") for n in item.columns)): m for p, m in zip(places, measured, strict=True)}
     rows = [
         [*map(text, p), *(sample_text(at[p, c].samples[name], quantity) if (p, c) in at else Text("") for c in columns)]
