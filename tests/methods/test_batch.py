@@ -26,6 +26,26 @@ def test_a_batch_teaches_the_unseen_class_and_no_row_teaches_itself() -> None:
     assert (p.argmax(1) == truth).float().mean() > 0.9
 
 
+def test_a_rare_class_is_half_what_the_uncovered_rows_say_and_half_what_its_labels_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    f, labels = rows([20, 20, 3], 5, noise=1.0)
+    query, _ = rows([100, 100, 100], 6, noise=1.0)
+    said, ask = [], batch.ridge.predict
+
+    def spy(model: batch.ridge.Ridge, x: Tensor) -> Tensor:
+        said.append(ask(model, x))
+        return said[-1]
+
+    monkeypatch.setattr(batch.ridge, "as_sure", lambda p, confidence: p)
+    by_labels = predict(owner(labels), f, query)
+    monkeypatch.setattr(batch.ridge, "predict", spy)
+    p = predict(owner(labels, rare=(2,)), f, query)
+    uncovered = torch.cat(said[:2])  # the folds one after the other
+    torch.testing.assert_close(2 * p.sum(0) - by_labels.sum(0), uncovered.sum(0))
+    assert by_labels[:, 2].mean() < p[:, 2].mean() < uncovered[:, 2].mean()
+
+
 def test_two_unseen_classes_get_two_groups() -> None:
     f, labels = rows([20, 0, 0], 7)
     query, truth = rows([150, 100, 100], 8)

@@ -68,8 +68,9 @@ def predict_batch(
 ) -> Tensor:
     """Class probabilities (n, Z) of a batch by kernel ridge regression in the space its rows have in common.
 
-    First the aligned rows teach, and rows nobody covers stand for the classes that lack labels. Then the batch teaches
-    too, each row with the probabilities it was given (self-training). Parties that are not `here` (M,) are left out.
+    First the aligned rows teach, and rows nobody covers stand for the classes that lack labels: fully for an unseen
+    one, half (the mean of with and without) for a rare one. Then the batch teaches too, each row with the probabilities
+    it was given (self-training). Parties that are not `here` (M,) are left out.
     """
     if len(owner.labels) > unseen.batch_rows:  # time grows with the cube of the rows
         some = rnd.permutation(owner.keys("labels"), "rows", 0, len(owner.labels))[0][: unseen.batch_rows]
@@ -103,6 +104,8 @@ def predict_batch(
         for share, weights in zip(shares, found, strict=True):
             share[:, list(names)] = (lacks * weights / weights.sum(1, keepdim=True)).T
     p = taught(shares)
+    if rare := list(owner.rare):  # that uncovered rows are of a rare class is a guess: half the belief to its labels
+        p = (p + taught([share.index_fill(1, torch.tensor(rare, device=device), 0.0) for share in shares])) / 2
     confidence = (p.log() * ridge.sureness(aligned, labels, apart)).softmax(1).amax(1).mean()
     for _ in range(unseen.turns if unseen.self_training else 0):
         sharp = p.square() / p.square().sum(1, keepdim=True)
