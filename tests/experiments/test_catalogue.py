@@ -9,7 +9,7 @@ from protoevfl.report.figures import FIGURES
 NAMES = [
     "accuracy_images", "accuracy_tables", "ablation", "selection", "rare_classes", "communication", "convergence",
     "rounds", "training_time", "parties", "label_inference", "noise_representations", "noise_prototypes", "imbalance",
-    "gradient_norm", "pieces",
+    "gradient_norm", "pieces", "margins",
 ]  # fmt: skip
 
 

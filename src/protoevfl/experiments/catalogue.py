@@ -1,7 +1,7 @@
 """All experiments, in the order in which the paper has them; ours last."""
 
 from protoevfl.errors import UserError
-from protoevfl.experiments import accuracy, costs, leaks, pieces
+from protoevfl.experiments import accuracy, costs, leaks, margins, pieces
 from protoevfl.experiments.spec import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -23,6 +23,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         accuracy.IMBALANCE,
         pieces.GRADIENT_NORM,
         pieces.OUR_PIECES,
+        margins.MARGINS,
     )
 }
 
