@@ -15,6 +15,7 @@ from protoevfl.experiments.spec import Experiment, Quantity
 
 NOTHING = "–"
 CSV_NUMBERS = ("mean", "std", "seeds", "paper", "paper_std", "difference")
+Place = tuple[str, ...]  # values of the tags that name a row or a column
 QUICK_WARNING = "**Quick run: few rows and moments of training. It shows that everything works, it measures nothing.**"
 
 
@@ -55,34 +56,31 @@ def grids(experiment: Experiment, measured: Sequence[Measured]) -> list[Grid]:
     return [_by_columns(experiment, measured, q) for q in wanted]
 
 
-def rows_of(measured: Sequence[Measured], names: Sequence[str]) -> list[tuple[str, ...]]:
-    """The rows of a table: in the order of the cells, those with the same first tag together."""
-    places = _places(measured, names)
-    first = list(dict.fromkeys(place[:1] for place in places))
-    return sorted(places, key=lambda place: first.index(place[:1]))
+def pivot(
+    experiment: Experiment, measured: Sequence[Measured]
+) -> tuple[list[Place], dict[Place, list[Measured | None]]]:
+    """Columns, and the cells of each row in their order, None where there is no such cell.
+
+    Both stand in the order of the cells; rows with the same first tag together, numbers (lengths of a run) in theirs.
+    """
+    at = {(_place(item, experiment.rows), _place(item, experiment.columns)): item for item in measured}
+    rows, columns = (list(dict.fromkeys(places)) for places in zip(*at, strict=True))
+    first = list(dict.fromkeys(row[:1] for row in rows))
+    rows.sort(key=lambda row: first.index(row[:1]))
+    if all(len(column) == 1 and column[0].isdecimal() for column in columns):
+        columns.sort(key=lambda column: int(column[0]))
+    return columns, {row: [at.get((row, column)) for column in columns] for row in rows}
 
 
-def columns_of(measured: Sequence[Measured], names: Sequence[str]) -> list[tuple[str, ...]]:
-    """The columns of a table: in the order of the cells; numbers (lengths of a run) in theirs."""
-    places = _places(measured, names)
-    if all(len(place) == 1 and place[0].isdecimal() for place in places):
-        return sorted(places, key=lambda place: int(place[0]))
-    return places
-
-
-def _places(measured: Sequence[Measured], names: Sequence[str]) -> list[tuple[str, ...]]:
-    return list(dict.fromkeys(tuple(item.tags.get(name, "") for name in names) for item in measured))
+def _place(item: Measured, names: Sequence[str]) -> Place:
+    return tuple(item.tags.get(name, "") for name in names)
 
 
 def _by_columns(experiment: Experiment, measured: Sequence[Measured], quantity: Quantity) -> Grid:
-    rows, columns = rows_of(measured, experiment.rows), columns_of(measured, experiment.columns)
-    at = {
-        tuple(item.tags.get(n, "") for n in (*experiment.rows, *experiment.columns)): item.samples[quantity.name]
-        for item in measured
-    }
+    columns, rows = pivot(experiment, measured)
     texts = tuple(
-        (*row, *(cell_text(at[row + column], quantity) if row + column in at else "" for column in columns))
-        for row in rows
+        (*row, *("" if item is None else cell_text(item.samples[quantity.name], quantity) for item in cells))
+        for row, cells in rows.items()
     )
     return Grid(label(quantity), (*experiment.rows, *(" ".join(column) for column in columns)), texts)
 

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from protoevfl.experiments import claims
+from protoevfl.experiments import claims, tables
 from protoevfl.experiments.measure import Measured, Store
-from protoevfl.experiments.spec import Cell, Experiment, Record, dig
-from protoevfl.experiments.tables import columns_of, rows_of
+from protoevfl.experiments.spec import Cell, Experiment, Quantity, Record, dig
 from protoevfl.report.averages import mean, spread
 from protoevfl.report.html import Text, figure_text, paragraph, sample_text, table, text
 from protoevfl.report.pictures import Picture, svg
@@ -68,7 +67,7 @@ def experiment(item: Experiment, measured: Sequence[Measured], pictures: Sequenc
         for q in quantities:
             parts += [
                 f"<h3>{escape(q.name)}{f' ({escape(q.unit)})' if q.unit else ''}</h3>",
-                pivot(item, shown, q.name),
+                by_columns(item, shown, q),
             ]
     else:
         rows = [
@@ -79,16 +78,13 @@ def experiment(item: Experiment, measured: Sequence[Measured], pictures: Sequenc
     return "\n".join([*parts, paragraph(item.note, "soft"), *map(figure, pictures)])
 
 
-def pivot(item: Experiment, measured: Sequence[Measured], name: str) -> str:
-    quantity = next(q for q in item.quantities if q.name == name)
-    places = [tuple(m.tags.get(n, "") for n in item.rows) for m in measured]
-    columns = columns_of(measured, item.columns)
-    at = {(p, tuple(m.tags.get(n, "") for n in item.columns)): m for p, m in zip(places, measured, strict=True)}
+def by_columns(item: Experiment, measured: Sequence[Measured], quantity: Quantity) -> str:
+    columns, cells = tables.pivot(item, measured)
     rows = [
-        [*map(text, p), *(sample_text(at[p, c].samples[name], quantity) if (p, c) in at else Text("") for c in columns)]
-        for p in rows_of(measured, item.rows)
+        [*map(text, row), *(Text("") if m is None else sample_text(m.samples[quantity.name], quantity) for m in own)]
+        for row, own in cells.items()
     ]
-    slug = f"{item.name}-{name.replace(' ', '-')}"
+    slug = f"{item.name}-{quantity.name.replace(' ', '-')}"
     return table(slug, (*item.rows, *(" ".join(c) for c in columns)), rows)
 
 

@@ -1,0 +1,57 @@
+"""Parts of the page: the same numbers as the tables, every setting, one line a party's pool."""
+
+import re
+
+from protoevfl.experiments.catalogue import EXPERIMENTS
+from protoevfl.experiments.measure import Store, measure
+from protoevfl.experiments.spec import Cell
+from protoevfl.experiments.tables import grids
+from protoevfl.report import sections
+from protoevfl.run import RunConfig
+from tests.experiments import fake
+
+
+def pair(seeds: int = 2, **config: object) -> tuple[Cell, list[dict[str, object]]]:
+    made = RunConfig(**{"dataset": "mine", **config})  # type: ignore[arg-type]
+    return Cell({"method": made.method}, made), [fake.record(made, seed) for seed in range(seeds)]
+
+
+def test_an_experiment_has_the_rows_and_columns_of_its_table() -> None:
+    experiment = EXPERIMENTS["parties"]
+    measured = measure(experiment, Store(fake.records(experiment.cells)))
+    grid, html = grids(experiment, measured)[0], sections.experiment(experiment, measured, [])
+    first = html[: html.index("</table>")]
+    assert [re.sub("<[^>]+>", "", h) for h in re.findall(r"<th[^>]*>(.*?)</th>", first)] == list(grid.head)
+    assert first.count("<tr") == len(grid.texts) + 1
+    assert html.count("<h3>") == len(experiment.quantities)
+
+
+def test_results_leave_out_records_without_metrics_and_one_seed_has_no_spread() -> None:
+    cell, _ = pair()
+    assert "Nothing recorded" in sections.results([(cell, [{"seed": 0}])])
+    one, two = (sections.results([pair(seeds)]) for seeds in (1, 2))
+    assert one.count("<td") == two.count("<td")
+    assert one.count('data-v=""') == two.count('data-v=""') + 1
+
+
+def test_a_split_stands_once_with_a_line_for_each_party() -> None:
+    pairs = [pair(method="vanilla", parties=3), pair(method="local", parties=3)]
+    assert sections.splits(pairs).count("<tr") == 1 + 3
+    assert "Nothing recorded" in sections.splits([(pairs[0][0], [{"seed": 0}])])
+
+
+def test_every_setting_is_there_and_escaped() -> None:
+    cell, records = pair(overrides={"epochs": 7})
+    records[0]["settings"], records[0]["commit"] = {"name": "<b>"}, "abc123"
+    shown = sections.settings([(cell, records)])
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+    assert "abc123" in shown
+    assert "&quot;epochs&quot;: 7" in shown
+
+
+def test_verdicts_need_something_measured() -> None:
+    assert sections.verdicts(Store([]), quick=False) == ""
+    records = fake.records(EXPERIMENTS["accuracy_images"].cells)
+    assert "claims-table" in sections.verdicts(Store(records), quick=False)
+    assert sections.verdicts(Store(records), quick=True) == ""
