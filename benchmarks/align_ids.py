@@ -3,8 +3,8 @@
 import sys
 import time
 
-from protoevfl.data.align import align
-from protoevfl.data.ids import IdRules, collect
+from protoevfl.rows.align import align
+from protoevfl.rows.ids import IdRules, collect
 
 
 def main(count: int = 100_000, processes: int = 0) -> None:

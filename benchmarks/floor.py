@@ -16,11 +16,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from machine import Line, clock, party, step_seconds, table
 from protoevfl.core import losses
 from protoevfl.core import random as rnd
+from protoevfl.federation.party import Cohort, Rows
 from protoevfl.fit import EAGER_STEPS, Stepper, fit
 from protoevfl.methods.warmup import WarmUpSettings, own_rows, two_views
 from protoevfl.models import BatchNorm, Conv, Linear
-from protoevfl.party import Cohort, Rows
-from protoevfl.presets import build
+from protoevfl.settings.presets import build
 
 
 def ceilings(device: str, side: int = 2048, megabytes: int = 256) -> Line:

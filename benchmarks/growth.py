@@ -14,11 +14,11 @@ import torch
 
 from machine import Line, clock, exponent, party, resident_mb, table
 from protoevfl.core import random as rnd
-from protoevfl.drive import finish
-from protoevfl.engines.stacked import Stacked
-from protoevfl.engines.wrappers import Metered
-from protoevfl.owner import LabelOwner
-from protoevfl.presets import build
+from protoevfl.federation.engines.stacked import Stacked
+from protoevfl.federation.lockstep import finish
+from protoevfl.federation.middleware import Metered
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.settings.presets import build
 
 BASE = {"pool": 2_000, "aligned": 200, "classes": 10, "parties": 4}
 SIZES = {

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.core import random as rnd
-from protoevfl.data.table import PartyTable
+from protoevfl.rows.table import PartyTable
 
 Line = dict[str, Any]
 

@@ -14,18 +14,18 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from machine import Line, clock, party, processor_seconds, table
+from protoevfl.bench.run import RunConfig, prepare
 from protoevfl.core import random as rnd
 from protoevfl.core.augment import DEFAULT_VIEWS as V
 from protoevfl.core.losses import nt_xent
-from protoevfl.data import sources
-from protoevfl.data.table import PartyTable
-from protoevfl.engines.in_process import InProcess
-from protoevfl.engines.stacked import Stacked
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.engines.stacked import Stacked
+from protoevfl.federation.party import Party
 from protoevfl.messages import WarmUp
 from protoevfl.method import Method
-from protoevfl.party import Party
-from protoevfl.presets import build
-from protoevfl.run import RunConfig, prepare
+from protoevfl.rows import sources
+from protoevfl.rows.table import PartyTable
+from protoevfl.settings.presets import build
 
 STRENGTH, TEMPERATURE = 0.6, 0.2
 

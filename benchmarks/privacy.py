@@ -27,19 +27,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from protoevfl import records
 from protoevfl.audit import attack_records, rounds_of
 from protoevfl.audit.figures import cases, extra, inversion, threats, utility, width_of
 from protoevfl.audit.record import AUDIT, Recording, Warm, privacy_of, record, record_both
-from protoevfl.cli_values import settings_for, whole_numbers
-from protoevfl.experiments import leaks
-from protoevfl.experiments.execute import Progress, execute
-from protoevfl.experiments.execute import plan as missing
-from protoevfl.experiments.jobs import stamp
+from protoevfl.bench import records
+from protoevfl.bench.run import RunConfig
+from protoevfl.cli.option_values import settings_for, whole_numbers
+from protoevfl.distributed import choose_device
 from protoevfl.messages import Learn, to
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.protocol import Attempt, Case, attempt, finding
-from protoevfl.run import RunConfig, choose_device
+from protoevfl.reproduction import privacy_tables
+from protoevfl.reproduction.execute import Progress, execute
+from protoevfl.reproduction.execute import plan as missing
+from protoevfl.reproduction.jobs import stamp
 
 CPU = torch.device("cpu")
 FULL, SHORT = (0, 1, 4, 10), (0, 1)
@@ -282,7 +283,7 @@ def attack_all(given: argparse.Namespace, seeds: list[int]) -> None:
 def noise_tables(given: argparse.Namespace, seeds: list[int]) -> None:
     """Both tables of noise, by importance; resumes."""
     path = Path(given.noise)
-    jobs = missing([leaks.NOISE_REPRESENTATIONS, leaks.NOISE_PROTOTYPES], seeds, records.read(path))
+    jobs = missing([privacy_tables.NOISE_REPRESENTATIONS, privacy_tables.NOISE_PROTOTYPES], seeds, records.read(path))
     start = time.perf_counter()
 
     def tell(state: Progress) -> None:

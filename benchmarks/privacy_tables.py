@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from protoevfl import records
+from protoevfl.bench import records
 
 DETAILS = ("default", "undefended", "paper flow", "vanilla", "one_shot", "fedhssl")
 START, END = "<!-- figures -->", "<!-- /figures -->"

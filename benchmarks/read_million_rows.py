@@ -15,8 +15,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from machine import resident_mb
-from protoevfl.data.features import FeatureSpec, TableEncoder
-from protoevfl.data.files import count_rows, iter_batches, scan
+from protoevfl.rows.features import FeatureSpec, TableEncoder
+from protoevfl.rows.files import count_rows, iter_batches, scan
 
 
 def write(folder: Path, rows: int) -> None:

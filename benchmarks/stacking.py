@@ -10,13 +10,13 @@ from typing import Any
 
 from machine import Line, party, step_seconds, table
 from protoevfl.core import random as rnd
-from protoevfl.data.table import PartyTable
-from protoevfl.engines.in_process import InProcess
-from protoevfl.engines.stacked import Stacked
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.engines.stacked import Stacked
+from protoevfl.federation.party import Party
 from protoevfl.messages import WarmUp
 from protoevfl.method import Method
-from protoevfl.party import Party
-from protoevfl.presets import build
+from protoevfl.rows.table import PartyTable
+from protoevfl.settings.presets import build
 
 PARTIES, SEEDS = (1, 4, 16, 64), (1, 2, 4, 8)
 STEPS = {"cpu": 2, "cuda": 8}  # a party and epoch

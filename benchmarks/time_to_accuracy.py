@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from machine import Line, table
+from protoevfl.bench.run import RunConfig, run
 from protoevfl.methods import METHODS
-from protoevfl.run import RunConfig, run
 
 
 def measure(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from protoevfl.cli import COMMANDS, main
+from protoevfl.cli.main import COMMANDS, main
 from protoevfl.progress import MANNER
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +44,7 @@ def test_every_command_works(page: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_every_own_data_command_is_documented() -> None:
     told = {arguments[0] for page in RUN for arguments in commands(page)}
-    assert told >= {name for name, entry in COMMANDS.items() if entry.module == "cli_own"}
+    assert told >= {name for name, entry in COMMANDS.items() if entry.module == "own_data"}
 
 
 def test_the_python_examples_run(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_python_examples_run(tmp_path: Path) -> None:
 
 
 def test_the_shortest_configuration_is_one(tmp_path: Path) -> None:
-    from protoevfl.config import load
+    from protoevfl.settings.config import load
 
     (text,) = blocks("own-data.md", "toml")
     (tmp_path / "protoevfl.toml").write_text(text)

@@ -9,7 +9,7 @@ import pytest
 
 import protoevfl
 
-EXTRA = {"protoevfl.engines.nvflare", "protoevfl.__main__"}  # needs an optional package, is a program
+EXTRA = {"protoevfl.federation.engines.nvflare", "protoevfl.__main__"}  # needs an optional package, is a program
 NEEDS = {"protoevfl.privacy.ledger": "dp_accounting"}
 
 

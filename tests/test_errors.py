@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.data.table import Labels, PartyTable
+from protoevfl.bench.run import RunConfig, run
 from protoevfl.errors import UserError
-from protoevfl.owner import LabelOwner
-from protoevfl.run import RunConfig, run
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.rows.table import Labels, PartyTable
 
 TWO = torch.zeros(2, 3)
 

@@ -14,18 +14,17 @@ import protoevfl
 ROOT = Path(protoevfl.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"core", "messages", "progress", "ranks", "records", "toml_section", "plain_settings"},
-    {"data", "models", "method", "fit", "privacy"},
-    {"party", "owner", "head", "drive", "notebook", "tracking"},
+    {"core", "messages", "progress", "distributed", "toml_section", "plain_settings"},
+    {"rows", "models", "method", "fit", "privacy"},
+    {"head", "notebook", "tracking", "federation"},
     {"methods"},
-    {"presets", "engines", "config"},
-    {"guarded"},
-    {"run"},
-    {"tune", "own", "audit"},
-    {"deploy"},
-    {"experiments", "estimator"},
+    {"settings"},
+    {"artifacts"},
+    {"bench", "pipeline"},
+    {"audit", "deploy", "estimator"},
     {"report"},
-    {"cli"},  # and cli_*, which may import each other
+    {"reproduction"},
+    {"cli"},
     {"__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -38,8 +37,7 @@ EVERY = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to
 
 
 def part_of(path: Path) -> str:
-    name = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    return "cli" if name.startswith("cli_") else name
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
@@ -62,7 +60,7 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
 def own(path: Path) -> set[str]:
     """Parts of this package that a file imports."""
     found = {m.split(".")[1] for m, _ in imports(ast.parse(path.read_text())) if m.startswith("protoevfl.")}
-    return {"cli" if name.startswith("cli_") else name for name in found if name != "__version__"}
+    return found - {"__version__"}
 
 
 @EVERY
@@ -82,7 +80,7 @@ def test_optional_packages_are_imported_where_they_are_used(path: Path) -> None:
         name = module.split(".")[0]
         assert inside or name not in OPTIONAL, f"import {name} inside the function that uses it"
         if name == "nvflare":
-            assert path.relative_to(ROOT).as_posix() == "engines/nvflare.py"
+            assert path.relative_to(ROOT).as_posix() == "federation/engines/nvflare.py"
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if part_of(p) == "privacy"], ids=str)
@@ -110,6 +108,6 @@ def test_nothing_that_runs_foreign_code(path: Path) -> None:
 
 def test_the_checks_can_fail() -> None:
     tree = ast.parse(
-        "import ot\nif TYPE_CHECKING:\n    import a\ndef f():\n    from protoevfl import run\n    import b.c"
+        "import ot\nif TYPE_CHECKING:\n    import a\ndef f():\n    from protoevfl import fit\n    import b.c"
     )
-    assert sorted(imports(tree)) == [("b.c", True), ("ot", False), ("protoevfl.run", True)]
+    assert sorted(imports(tree)) == [("b.c", True), ("ot", False), ("protoevfl.fit", True)]

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from protoevfl import messages
-from protoevfl.drive import Address, Engine, finish
-from protoevfl.engines.in_process import InProcess
-from protoevfl.engines.stacked import Stacked
-from protoevfl.engines.wrappers import Recorded
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.engines.stacked import Stacked
+from protoevfl.federation.lockstep import Address, Engine, finish
+from protoevfl.federation.middleware import Recorded
+from protoevfl.federation.owner import Central, LabelOwner
+from protoevfl.federation.party import Party
 from protoevfl.messages import Message
 from protoevfl.methods import METHODS, method_class
-from protoevfl.owner import Central, LabelOwner
-from protoevfl.party import Party
 from tests.tiny import CLASSES, QUERY, addresses, image_table, labels, owner, party_keys, quick
 
 PARTIES = 2

@@ -29,7 +29,7 @@ def test_import_is_fast_and_light() -> None:
 
 
 HELP = f"""
-from protoevfl.cli import main
+from protoevfl.cli.main import main
 sys.argv = ["protoevfl", *ARGUMENTS]
 try:
     main()
@@ -39,7 +39,7 @@ assert not [m for m in {HEAVY} if m in sys.modules], sorted(sys.modules)
 """
 
 
-@pytest.mark.skipif(not (ROOT / "src/protoevfl/cli.py").exists(), reason="no command line yet")
+@pytest.mark.skipif(not (ROOT / "src/protoevfl/cli/main.py").exists(), reason="no command line yet")
 @pytest.mark.parametrize("arguments", [["--help"], ["bench", "--help"], ["demo", "--help"]])
 def test_help_imports_no_torch(arguments: list[str]) -> None:
     out = python(HELP.replace("ARGUMENTS", repr(arguments)))
@@ -100,5 +100,5 @@ def test_the_wheel_installs_and_imports(wheel: Path, tmp_path: Path) -> None:
     where, version = python(code, str(tmp_path)).split()
     assert Path(where).is_relative_to(tmp_path)
     assert version == protoevfl.__version__
-    names = "from protoevfl.presets import presets; print(sorted(presets('vanilla')))"
+    names = "from protoevfl.settings.presets import presets; print(sorted(presets('vanilla')))"
     assert "default" in python(names, str(tmp_path))

@@ -3,14 +3,14 @@
 The digits have 4 x 4 views, the worst conditioned case: a convolution of one member runs in another kernel than one of
 many, and Adam turns the rounding of a gradient near zero into a step. With 60 aligned rows and heads of 20 epochs that
 alone moved the accuracy by up to 10 points, so there are more of both. Tolerance: 0.04 in accuracy, bytes and rounds
-equal; tests/engines/test_stacked.py holds the tight comparison.
+equal; tests/federation/engines/test_stacked.py holds the tight comparison.
 """
 
 from typing import Any
 
 import pytest
 
-from protoevfl.run import RunConfig, run
+from protoevfl.bench.run import RunConfig, run
 from tests.tiny import short
 
 MORE: dict[str, dict[str, Any]] = {  # enough to be far from chance, where a rounding does not decide

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.run import RunConfig, run
+from protoevfl.bench.run import RunConfig, run
 from tests.tiny import short
 
 METHODS = ("proto_evfl", "vanilla")

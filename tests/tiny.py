@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from protoevfl import presets
 from protoevfl.core import random as rnd
-from protoevfl.data.table import PartyTable
+from protoevfl.federation.owner import LabelOwner
 from protoevfl.method import Method
 from protoevfl.methods import method_class
-from protoevfl.owner import LabelOwner
+from protoevfl.rows.table import PartyTable
+from protoevfl.settings import presets
 
 CLASSES, POOL, ALIGNED, QUERY = 3, 24, 12, 10
 SMALL = {"epochs": 1, "rounds": 1, "count": 1, "members": 2, "models": 2, "hidden": 16, "batch": 12, "steps": 2,

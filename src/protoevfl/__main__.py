@@ -2,6 +2,6 @@
 
 import sys
 
-from protoevfl.cli import main
+from protoevfl.cli.main import main
 
 sys.exit(main())

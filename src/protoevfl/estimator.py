@@ -19,21 +19,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from protoevfl.data.frames import Parties
-from protoevfl.data.ids import IdRules
-from protoevfl.data.table import PartyTable
+from protoevfl.artifacts import integrity
+from protoevfl.artifacts.owner import StoredOwner
+from protoevfl.artifacts.party import StoredParty
+from protoevfl.artifacts.run_dir import MANIFEST, open_run, write_run
+from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
-from protoevfl.guarded import privacy_of
 from protoevfl.notebook import watching
-from protoevfl.own import folders
-from protoevfl.own.features import Encoder, ImageEncoder
-from protoevfl.own.in_memory import encode, encode_labels, named, prepare, same_rows
-from protoevfl.own.method_facts import choose_method, kind_of, method_facts
-from protoevfl.own.run_dir import MANIFEST, open_run, write_run
-from protoevfl.own.stored_owner import StoredOwner
-from protoevfl.own.stored_party import StoredParty
-from protoevfl.own.train import Trained, train
-from protoevfl.run import choose_device
+from protoevfl.pipeline.train import Trained, train
+from protoevfl.rows.encoders import Encoder, ImageEncoder
+from protoevfl.rows.frames import Parties
+from protoevfl.rows.ids import IdRules
+from protoevfl.rows.in_memory import encode, encode_labels, named, prepare, same_rows
+from protoevfl.rows.table import PartyTable
+from protoevfl.settings.method_choice import choose_method, kind_of, method_facts, privacy_of
 
 __all__ = ["Parties", "ProtoEVFL"]
 
@@ -145,7 +144,7 @@ class ProtoEVFL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Write a run directory (no pickle): one folder a party, one for the label owner."""
         check_is_fitted(self, "owner_")
         out = Path(path)
-        folders.check_free(out, overwrite, MANIFEST)
+        integrity.check_free(out, overwrite, MANIFEST)
         classes = {"dtype": self.classes_.dtype.kind, "values": self.classes_.tolist()}
         if any(not isinstance(v, str | int | float | bool) for v in classes["values"]):
             raise UserError("only models whose classes are texts or numbers can be saved")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from protoevfl import ranks
+from protoevfl import distributed
 from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
 
@@ -111,10 +111,10 @@ def fit(
     def step() -> None:
         nonlocal position, counter
         tool.zero_grad(set_to_none=False)
-        with ranks.splitting():
+        with distributed.splitting():
             value = loss(order[:, position * batch + offsets], counter)
         value.sum().backward()  # type: ignore[no-untyped-call]
-        ranks.average(params)
+        distributed.average(params)
         tool.step()
         if after is not None:
             after()
@@ -122,7 +122,7 @@ def fit(
         position += 1  # a tensor is changed in place, as the graph needs
         counter += 1
 
-    run = Stepper(step, device, graph and ranks.count() == 1)
+    run = Stepper(step, device, graph and distributed.count() == 1)
     done = 0
     for epoch in range(epochs):
         shuffled = rnd.permutation(keys, purpose, epoch, rows)

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from protoevfl.messages import Message
 
 if TYPE_CHECKING:
-    from protoevfl.owner import LabelOwner
-    from protoevfl.party import Cohort
+    from protoevfl.federation.owner import LabelOwner
+    from protoevfl.federation.party import Cohort
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from protoevfl import ranks
+from protoevfl import distributed
 from protoevfl.core import random as rnd
 
 
@@ -66,14 +66,14 @@ class BatchNorm(nn.Module):
             mean, var = mean.clone(), var.clone()
         weight = None if self.weight is None else self.weight.flatten()
         bias = None if self.bias is None else self.bias.flatten()
-        if self.training and (rows := ranks.batch_rows()) is not None:
+        if self.training and (rows := distributed.batch_rows()) is not None:
             return _shared_norm(x, rows, mean, var, weight, bias)
         return F.batch_norm(x, mean, var, weight, bias, self.training, 0.1, 1e-5)
 
 
 def _shared_norm(x: Tensor, rows: int, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """The same for a share x (b, C, ...) of a batch of `rows` rows that several processes have; moves mean and var."""
-    y, seen, spread, n = ranks.normalise(x, rows)
+    y, seen, spread, n = distributed.normalise(x, rows)
     mean.lerp_(seen, 0.1)
     var.lerp_(spread * (n / max(1, n - 1)), 0.1)
     like = (1, -1, *[1] * (x.dim() - 2))
@@ -98,7 +98,7 @@ class Extractor(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        return ranks.split(lambda rows: self.layers(rows)["output"], x)
+        return distributed.split(lambda rows: self.layers(rows)["output"], x)
 
 
 class LeNet(Extractor):
@@ -190,10 +190,10 @@ def inputs(rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def embed(
-    net: nn.Module, rows: Tensor | ranks.Dealt, layers: tuple[str, ...] = ("output",), batch: int = 2048
+    net: nn.Module, rows: Tensor | distributed.Dealt, layers: tuple[str, ...] = ("output",), batch: int = 2048
 ) -> Tensor:
     """Embeddings (G, n, width) of stored rows (G, n, ...), evaluation mode, several layers side by side."""
-    if isinstance(rows, ranks.Dealt):
+    if isinstance(rows, distributed.Dealt):
         return rows.whole(lambda mine: embed(net, mine, layers, batch))
     net.eval()
     parts = []

@@ -8,11 +8,11 @@ import pytest
 
 from protoevfl.audit import attacked, audit
 from protoevfl.audit.record import Warm, one_way_of, privacy_of, record, record_both
-from protoevfl.cli import main
+from protoevfl.bench.run import RunConfig
+from protoevfl.cli.main import main
 from protoevfl.messages import Learn
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.report import markdown, page
-from protoevfl.run import RunConfig
 
 TINY = {
     "warm.epochs": 4,

@@ -22,15 +22,15 @@ from protoevfl.audit.figures import (
     width_of,
 )
 from protoevfl.audit.record import Recording
+from protoevfl.bench.run import RunConfig
 from protoevfl.core import random as rnd
 from protoevfl.core.prototypes import class_means
-from protoevfl.data.table import PartyTable
+from protoevfl.federation.owner import LabelOwner
 from protoevfl.messages import Embeddings, Learn, Learned, Message, WarmUp
-from protoevfl.owner import LabelOwner
 from protoevfl.privacy.attacks.inversion import invert
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import PrivacySettings
-from protoevfl.run import RunConfig
+from protoevfl.rows.table import PartyTable
 
 ROWS, WIDTH, CLASSES, POOL = 30, 6, 3, 20
 NONE, GUARD = PrivacySettings(), PrivacySettings(prototype_noise=4.0, releases=1, rank=2)

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl import run
 from protoevfl.audit.record import Recording, Warm, one_way_of, privacy_of, record, record_both
-from protoevfl.data.dataset import Dataset
+from protoevfl.bench import run
+from protoevfl.bench.run import RunConfig
 from protoevfl.errors import UserError
 from protoevfl.messages import Learn, WarmUp, payload_bytes
 from protoevfl.privacy.policy import PrivacySettings
-from protoevfl.run import RunConfig
+from protoevfl.rows.dataset import Dataset
 from tests.tiny import short
 
 ROWS, TRAIN, CLASSES = 120, 100, 3

@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("private_set_intersection")
 
-from protoevfl.data.example import write_example
 from protoevfl.deploy.aligning import QUERY, SETUP, TRAIN, Aligned, PassiveSide, lead_alignment
 from protoevfl.deploy.own_file import OwnFile
 from protoevfl.errors import UserError
+from protoevfl.rows.example import write_example
 
 FILES = {"bank": "bank.parquet", "insurer": "insurer.csv", "telco": "telco.csv.gz"}
 

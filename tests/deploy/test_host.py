@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protoevfl.core import random as rnd
-from protoevfl.data.align_wire import AlignmentError
 from protoevfl.deploy import probe
 from protoevfl.deploy.audit_log import AuditLog, verify
 from protoevfl.deploy.checkpoints import CheckpointStore
@@ -24,8 +23,9 @@ from protoevfl.deploy.local import LocalParty
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
+from protoevfl.federation.party import Party
 from protoevfl.messages import Embed, Learn, Message, MessageError, WarmUp, decode, encode
-from protoevfl.party import Party
+from protoevfl.rows.align_wire import AlignmentError
 
 SPEC = JobSpec("run-1", ("bank", "shop"), method="probe", settings={"rounds": 4, "rows": 3, "width": 2}, rounds=9,
                down=("Learn", "Embed"), up=("Embeddings", "Learned"))  # fmt: skip

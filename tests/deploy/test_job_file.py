@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from protoevfl import presets
 from protoevfl.deploy import job_file
 from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
+from protoevfl.settings import presets
 
 KIT = Kit(Path("kit"), Identity("p", "bank", "party", "Bank", "hub:1", "bank", ("bank", "shop", "tele")))
 PROBE = 'run = "a"\nmethod = "probe"\n'

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from protoevfl.deploy import kept_owner
-from protoevfl.drive import finish
-from protoevfl.engines.in_process import InProcess
-from protoevfl.party import Party
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.lockstep import finish
+from protoevfl.federation.party import Party
 from tests.tiny import image_table, owner, party_keys, quick
 
 NAMES = ["proto_evfl", "fedcvt", "laser", "vanilla"]  # one of each kind of head

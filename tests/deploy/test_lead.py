@@ -22,10 +22,10 @@ from protoevfl.deploy.lead import Lead, LostError, PartyRefusedError
 from protoevfl.deploy.local import LocalParty
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.drive import PartyLostError, drive
 from protoevfl.errors import UserError
+from protoevfl.federation.lockstep import PartyLostError, drive
+from protoevfl.federation.party import Party
 from protoevfl.messages import Embeddings, Learn, encode
-from protoevfl.party import Party
 from tests.faults.federation import expected
 
 NAMES = ("bank", "shop", "tele")

@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from protoevfl.data.alignment import Alignment, order_digest
 from protoevfl.deploy import probe
 from protoevfl.deploy.aligning import QUERY, TRAIN
 from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob
@@ -22,6 +21,7 @@ from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.messages import Embed, Embeddings, Learn, MessageError, decode, encode
 from protoevfl.privacy.ledger import Ledger
+from protoevfl.rows.alignment import Alignment, order_digest
 
 NAMES = ("bank", "shop")
 PEOPLE = [f"C{i:02d}" for i in range(10)]

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from protoevfl.core import random as rnd
 from protoevfl.deploy import probe
-from protoevfl.drive import Address, drive, finish
-from protoevfl.engines.in_process import InProcess
 from protoevfl.errors import UserError
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.lockstep import Address, drive, finish
+from protoevfl.federation.party import Party
 from protoevfl.messages import Embeddings, Learned, Message, encode, payload_bytes
 from protoevfl.method import PartyError, Report
-from protoevfl.party import Party
 
 PARTIES, ROUNDS = 3, 4
 Change = Callable[[int, int, Message], Message | PartyError]  # (exchange, party, reply) -> reply

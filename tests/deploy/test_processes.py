@@ -23,8 +23,8 @@ pytest.importorskip("nvflare")
 from protoevfl.deploy import os_process, processes
 from protoevfl.deploy.kit import Identity, Kit, open_kit
 from protoevfl.deploy.provision import Project, provision
-from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
+from protoevfl.federation.engines import nvflare
 
 WAIT = "print('up', flush=True); import sys; sys.stdin.read()"
 

@@ -151,7 +151,7 @@ def test_the_hub_keeps_jobs_in_its_kit_and_checks_its_list(first: Twice) -> None
     facts: dict[str, Any] = json.loads((first.kits["hub"] / "local" / kit.HUB_TEMPLATE).read_text())
     parts = {part["id"]: part for part in facts["components"]}
     assert parts["job_manager"]["args"]["uri_root"] == "{kit}/jobs"
-    assert parts["party_list"]["path"] == "protoevfl.engines.nvflare.PartyList"
+    assert parts["party_list"]["path"] == "protoevfl.federation.engines.nvflare.PartyList"
     assert "log_receiver" not in parts
     assert facts["class_list_enforcement_mode"] == "enforce"
 

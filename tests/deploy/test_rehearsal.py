@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl import presets
 from protoevfl.deploy import job_file, rehearsal
 from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.drive import finish
-from protoevfl.engines.in_process import InProcess
-from protoevfl.engines.wrappers import Recorded
 from protoevfl.errors import UserError
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.lockstep import finish
+from protoevfl.federation.middleware import Recorded
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Party
 from protoevfl.methods import METHODS
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Party
+from protoevfl.settings import presets
 from tests.tiny import ALIGNED, CLASSES, addresses, image_table, party_keys, short
 
 LONGER = 3  # turns of every loop, more than the rehearsal's

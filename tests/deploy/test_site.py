@@ -28,8 +28,8 @@ from protoevfl.deploy.kit import Identity, Kit, write_identity
 from protoevfl.deploy.lead import LostError
 from protoevfl.deploy.local import Local
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
+from protoevfl.federation.engines import nvflare
 from protoevfl.messages import MessageError, decode
 from protoevfl.method import Report
 from tests.faults.federation import expected

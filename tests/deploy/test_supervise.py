@@ -9,8 +9,8 @@ import pytest
 from protoevfl.deploy import supervise
 from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
+from protoevfl.federation.engines import nvflare
 
 
 def test_a_party_that_had_a_process_and_lost_it_is_gone_even_while_the_job_starts() -> None:

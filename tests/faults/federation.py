@@ -19,9 +19,9 @@ from protoevfl.deploy import os_process, probe, processes, supervise
 from protoevfl.deploy.kit import Kit, open_kit
 from protoevfl.deploy.provision import Project, provision
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.drive import finish
-from protoevfl.engines.in_process import InProcess
-from protoevfl.party import Party
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.lockstep import finish
+from protoevfl.federation.party import Party
 
 PARTIES = ("bank", "shop", "tele")
 

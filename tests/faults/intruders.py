@@ -14,8 +14,8 @@ from typing import Any
 from protoevfl.deploy import kit as kits
 from protoevfl.deploy import processes, supervise
 from protoevfl.deploy.provision import Project, provision
-from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
+from protoevfl.federation.engines import nvflare
 from tests.faults.federation import Federation
 
 

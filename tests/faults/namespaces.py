@@ -48,7 +48,7 @@ class Net:
 
     def run(self, name: str, *words: str, seconds: float = 240) -> "subprocess.CompletedProcess[str]":
         """`protoevfl deploy ...` at the machine of `name`."""
-        line = [*_inside(self.space(name)), sys.executable, "-m", "protoevfl.cli", "deploy", *words]
+        line = [*_inside(self.space(name)), sys.executable, "-m", "protoevfl", "deploy", *words]
         return subprocess.run(line, capture_output=True, text=True, timeout=seconds)
 
     def shell(self, name: str, *words: str) -> "subprocess.CompletedProcess[str]":

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from protoevfl.bench.run import RunConfig, prepare, run
 from protoevfl.core import metrics
 from protoevfl.deploy import job_file, processes
 from protoevfl.deploy.audit_log import verify
 from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.run import RunConfig, prepare, run
 from tests.faults.cases import leftovers, quiet
 from tests.faults.federation import Federation, kill
 

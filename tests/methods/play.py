@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from protoevfl.bench.run import RunConfig, World, ask, engine_for, prepare
 from protoevfl.core import metrics
-from protoevfl.drive import drive
-from protoevfl.engines.in_process import InProcess
-from protoevfl.engines.stacked import Stacked
-from protoevfl.engines.wrappers import Metered, Recorded
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.engines.stacked import Stacked
+from protoevfl.federation.lockstep import drive
+from protoevfl.federation.middleware import Metered, Recorded
 from protoevfl.messages import Message, payload_bytes
 from protoevfl.method import Report
-from protoevfl.presets import build
-from protoevfl.run import RunConfig, World, ask, engine_for, prepare
+from protoevfl.settings.presets import build
 
 ALIGNED, POOL, SEEDS = 40, 30, (0, 1)
 TOLERANCE = 1e-3  # largest difference of class probabilities between engines

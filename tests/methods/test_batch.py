@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from protoevfl.federation.owner import LabelOwner
 from protoevfl.head import HeadNet, probabilities, train_head
 from protoevfl.methods import batch
 from protoevfl.methods.unseen import UnseenSettings
-from protoevfl.owner import LabelOwner
 from tests.methods.three_classes import QUICK, D, M, Z, owner, rows
 
 ALL = torch.ones(M, dtype=torch.bool)

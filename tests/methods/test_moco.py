@@ -6,10 +6,10 @@ import torch
 
 from protoevfl.core import losses
 from protoevfl.core.transport import unit
+from protoevfl.federation.party import Cohort, Rows
 from protoevfl.methods.moco import MoCoSettings, Queue, follow, moco
 from protoevfl.methods.ss_vfl import SSVFLI
 from protoevfl.models import LeNet, embed
-from protoevfl.party import Cohort, Rows
 from tests.tiny import image_table, keys
 
 

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import torch
 
+from protoevfl.bench.run import RunConfig, engine_for, prepare
 from protoevfl.core import metrics
-from protoevfl.drive import drive, finish
-from protoevfl.engines.in_process import InProcess
 from protoevfl.errors import UserError
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.lockstep import drive, finish
+from protoevfl.federation.party import Party
 from protoevfl.head import HeadSettings
 from protoevfl.messages import Describe, Embed, Learn, Learned, Message, WarmUp
 from protoevfl.method import PartyError, Report
@@ -17,8 +19,6 @@ from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.rounds import pseudo_labels
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.warmup import WarmUpSettings
-from protoevfl.party import Party
-from protoevfl.run import RunConfig, engine_for, prepare
 from tests.tiny import image_table, owner, party_keys, quick
 
 HEAD = HeadSettings(members=2, hidden=16, epochs=2)

@@ -71,9 +71,9 @@ def test_views_are_the_same_in_both_passes() -> None:
 
 
 def test_a_rebuilt_party_goes_on_as_if_nothing_had_happened() -> None:
-    from protoevfl.drive import drive
-    from protoevfl.presets import build
-    from protoevfl.run import RunConfig, engine_for, prepare
+    from protoevfl.bench.run import RunConfig, engine_for, prepare
+    from protoevfl.federation.lockstep import drive
+    from protoevfl.settings.presets import build
 
     cell = RunConfig("digits", "vanilla", aligned=ALIGNED, pool=POOL)
     method = build("vanilla", "default", "digits", {**TINY, "decay": True})
@@ -103,7 +103,7 @@ def test_nobody_present_is_an_error() -> None:
 
 
 def test_tables() -> None:
-    from protoevfl.data import sources
+    from protoevfl.rows import sources
 
     if not sources.available("adult"):
         pytest.skip("needs the Adult data")

@@ -23,7 +23,7 @@ def test_nothing_crosses_and_absence_changes_nothing() -> None:
 
 
 def test_quadrants_are_put_together_again() -> None:
-    from protoevfl.data.dataset import quadrants
+    from protoevfl.rows.dataset import quadrants
 
     image = torch.randint(0, 255, (3, 8, 8), dtype=torch.uint8)
     torch.testing.assert_close(whole(quadrants(image.numpy()))[:, 0], image)

@@ -2,9 +2,9 @@
 
 import torch
 
+from protoevfl.federation.party import Party
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.warmup import WarmUpSettings, gather, own_rows, two_views, warm_up
-from protoevfl.party import Party
 from tests.tiny import column_table, image_table
 
 

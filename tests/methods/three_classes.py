@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from protoevfl.federation.owner import LabelOwner
 from protoevfl.head import HeadSettings
-from protoevfl.owner import LabelOwner
 
 M, D, Z = 2, 6, 3
 QUICK = HeadSettings(members=2, hidden=16, epochs=30, batch=32, noise=0.1, lr=5e-3)

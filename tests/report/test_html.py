@@ -1,8 +1,6 @@
 """Small pieces of HTML: escaped, sortable, with a filter where there is much."""
 
-from protoevfl.experiments.measure import Sample
-from protoevfl.experiments.spec import ACCURACY
-from protoevfl.report.html import figure_text, paragraph, sample_text, table, text
+from protoevfl.report.html import figure_text, paragraph, table, text
 
 
 def test_what_comes_from_records_is_escaped() -> None:
@@ -21,11 +19,3 @@ def test_long_tables_have_a_filter_and_empty_ones_say_so() -> None:
 def test_numbers_sort_by_their_value_not_by_what_is_shown() -> None:
     assert (figure_text(12.345).html, figure_text(12.345).sort) == ("12.3", "12.345")
     assert figure_text(None).sort == ""
-
-
-def test_a_sample_stands_beside_the_paper_s_number() -> None:
-    shown = sample_text(Sample(values=(80.0, 82.0), printed=75.0), ACCURACY)
-    assert "81.0 ± 1.4" in shown.html
-    assert "paper 75.0" in shown.html
-    assert "<span class='up'>+6.0</span>" in shown.html
-    assert shown.sort == "81.0"

@@ -15,9 +15,9 @@ from typing import Any
 
 from protoevfl.audit.figures import attributes, cases, findings, inversion, utility
 from protoevfl.audit.record import Recording, Warm, one_way_of, privacy_of, record, record_both
+from protoevfl.bench.run import RunConfig, versions
 from protoevfl.messages import Learn
 from protoevfl.privacy.policy import PrivacySettings
-from protoevfl.run import RunConfig, versions
 
 KNOWN = (0, 1, 4, 10)
 

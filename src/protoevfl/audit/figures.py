@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from protoevfl.audit.record import Recording
-from protoevfl.guarded import noise_of
+from protoevfl.bench.run import RunConfig
+from protoevfl.federation.guards import noise_of
 from protoevfl.messages import Embeddings, Learned
-from protoevfl.presets import build
 from protoevfl.privacy.attacks.attributes import infer_table
 from protoevfl.privacy.attacks.gradients import condensed
 from protoevfl.privacy.attacks.inversion import invert
@@ -19,7 +19,7 @@ from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.protocol import Case, Extra, Finding, investigate, malicious
 from protoevfl.privacy.scores import interval
 from protoevfl.privacy.view import View, together, views
-from protoevfl.run import RunConfig
+from protoevfl.settings.presets import build
 
 POOL_ROWS = 2000  # of its pool an attacker works with
 

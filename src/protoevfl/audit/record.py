@@ -11,21 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from protoevfl.bench.run import RunConfig, World, ask, engine_for, prepare
 from protoevfl.core import metrics
 from protoevfl.core.transport import cosine
-from protoevfl.drive import Address, drive
-from protoevfl.engines.stacked import Stacked
-from protoevfl.engines.wrappers import Defended, Metered, Recorded
+from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
-from protoevfl.guarded import guards
-from protoevfl.guarded import privacy_of as settings_of
+from protoevfl.federation.engines.stacked import Stacked
+from protoevfl.federation.guards import guards
+from protoevfl.federation.lockstep import Address, drive
+from protoevfl.federation.middleware import Defended, Metered, Recorded
 from protoevfl.messages import Learn, Message, WarmUp
 from protoevfl.models import embed
-from protoevfl.presets import build
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import PrivacySettings, split_overrides
 from protoevfl.privacy.protocol import shuffled
-from protoevfl.run import RunConfig, World, ask, choose_device, engine_for, prepare
+from protoevfl.settings.method_choice import privacy_of as settings_of
+from protoevfl.settings.presets import build
 
 AUDIT = "privacy.audit"  # marks the cells of the table of label inference; no setting of a run
 

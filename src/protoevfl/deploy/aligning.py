@@ -1,4 +1,4 @@
-"""Alignment between companies: the messages of data/align.py over the same encrypted channel, end to end.
+"""Alignment between companies: the messages of rows/align.py over the same encrypted channel, end to end.
 
     step 11, 12, 13   the rows to learn from: the active party offers its labelled rows
     step 21, 22, 23   the rows to predict: the active party offers its rows without a label, or its file of new rows
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from protoevfl.data.align import Active, Passive
-from protoevfl.data.alignment import Alignment, verify
-from protoevfl.data.ids import Ids
-from protoevfl.data.psi import curve
 from protoevfl.deploy.own_file import OwnFile, Rows
 from protoevfl.errors import UserError
+from protoevfl.rows.align import Active, Passive
+from protoevfl.rows.alignment import Alignment, verify
+from protoevfl.rows.ids import Ids
+from protoevfl.rows.psi import curve
 
 TRAIN, QUERY = 1, 2
 NAMES = {TRAIN: "train", QUERY: "query"}

@@ -16,7 +16,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-from protoevfl.data.align_wire import AlignmentError
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob, unblob
 from protoevfl.deploy.durable import DiskError
@@ -24,6 +23,7 @@ from protoevfl.deploy.envelope import Envelope, EnvelopeError, pack, place, unpa
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.messages import MAX_HEADER, MessageError
+from protoevfl.rows.align_wire import AlignmentError
 
 
 class Answering(Protocol):

@@ -45,7 +45,7 @@ def complete(spec: JobSpec) -> JobSpec:
     """
     from protoevfl.deploy.probe import Probe
     from protoevfl.deploy.rehearsal import wire
-    from protoevfl.presets import settings
+    from protoevfl.settings.presets import settings
 
     down, up = wire(spec.method, spec.preset, spec.settings, spec.task)
     of_preset = {} if spec.method == Probe.name else settings(spec.method, spec.preset, "table")

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from torch import Tensor
 
+from protoevfl.artifacts import head_io
 from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore
 from protoevfl.errors import UserError
-from protoevfl.own import heads
-from protoevfl.owner import LabelOwner
+from protoevfl.federation.owner import LabelOwner
 
 
 def keep(folder: Path, owner: LabelOwner) -> None:
     """Write what `owner` has learnt, durable when it returns."""
     try:
-        facts, tensors = heads.pack(owner.head) if owner.head is not None else ({}, {})
+        facts, tensors = head_io.pack(owner.head) if owner.head is not None else ({}, {})
     except UserError:  # not a head that can be kept
         return
     named = {f"head.{n}": t for n, t in tensors.items()} | {f"memory.{n}": t for n, t in owner.memory.items()}
@@ -30,7 +30,7 @@ def take_up(folder: Path, owner: LabelOwner) -> bool:
     if found is None:
         return False
     parts = {part: _of(found, part) for part in ("head.", "memory.")}
-    owner.head = heads.unpack(found.header["head"], parts["head."]) if found.header["head"] else None
+    owner.head = head_io.unpack(found.header["head"], parts["head."]) if found.header["head"] else None
     owner.memory = parts["memory."]
     return True
 

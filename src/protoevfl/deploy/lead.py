@@ -17,8 +17,8 @@ from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob, unbl
 from protoevfl.deploy.envelope import Envelope, EnvelopeError, pack, unpack
 from protoevfl.deploy.host import message_type
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.drive import Address, PartyLostError
 from protoevfl.errors import UserError
+from protoevfl.federation.lockstep import Address, PartyLostError
 from protoevfl.messages import Message, MessageError, decode, encode
 from protoevfl.method import PartyError
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from protoevfl.core import random as rnd
-from protoevfl.data.table import PartyTable
 from protoevfl.deploy import durable, probe
 from protoevfl.deploy.aligning import QUERY, TRAIN, Aligned, PassiveSide
 from protoevfl.deploy.checkpoints import CheckpointStore
@@ -20,14 +19,15 @@ from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.own_file import OwnFile
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Party
 from protoevfl.messages import decode, encode
 from protoevfl.method import Method
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Party
-from protoevfl.presets import build
 from protoevfl.privacy.defences.noise import SecretNoise
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import OwnerGuard, PartyGuard, settings_from
+from protoevfl.rows.table import PartyTable
+from protoevfl.settings.presets import build
 
 
 @dataclass
@@ -179,7 +179,7 @@ class Local:
 
     def _demo(self) -> Any:
         """A public data set cut into parties, for trying a deployment out: every site takes its own part only."""
-        from protoevfl.run import RunConfig, prepare
+        from protoevfl.bench.run import RunConfig, prepare
 
         facts = {**self.config["demo"], "parties": len(self.spec.parties), "method": self.spec.method}
         try:

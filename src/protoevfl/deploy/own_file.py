@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protoevfl.data.feature_codes import FeatureSpec
-from protoevfl.data.features import TableEncoder
-from protoevfl.data.files import count_rows, iter_batches, read_columns, require_columns, scan
-from protoevfl.data.ids import IdRules, Ids, collect
-from protoevfl.data.labels import encode_labels
-from protoevfl.data.table import PartyTable
 from protoevfl.errors import UserError
+from protoevfl.rows.feature_codes import FeatureSpec
+from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.files import count_rows, iter_batches, read_columns, require_columns, scan
+from protoevfl.rows.ids import IdRules, Ids, collect
+from protoevfl.rows.labels import encode_labels
+from protoevfl.rows.table import PartyTable
 from protoevfl.toml_section import Section
 
 KEYS = ("file", "id", "features", "exclude", "categorical", "numeric", "max_categories", "label", "classes", "pool",

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from protoevfl import plain_settings
 from protoevfl.core import random as rnd
-from protoevfl.data.table import PartyTable
 from protoevfl.errors import UserError
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Cohort
 from protoevfl.messages import Embed, Embeddings, Learn, Learned, Message
 from protoevfl.method import Asking, Report, Talk
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Cohort
+from protoevfl.rows.table import PartyTable
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from protoevfl.deploy import durable, kit, os_process
 from protoevfl.deploy.kit import Kit
-from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
+from protoevfl.federation.engines import nvflare
 
 READY_S = 60.0
 STOP_S = 10.0

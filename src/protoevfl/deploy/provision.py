@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from protoevfl.deploy import kit, policy
-from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
+from protoevfl.federation.engines import nvflare
 from protoevfl.toml_section import read_toml
 
 CLASSES = (*nvflare.RUNTIME, "protoevfl.deploy.site.Hub", "protoevfl.deploy.site.Site")
@@ -184,7 +184,9 @@ def _hub_settings(resources: dict[str, Any]) -> None:
             component["args"] |= {"min_schedule_interval": 2.0, "max_schedule_interval": 5.0}
     storage = resources["snapshot_persistor"]["args"]["storage"]["args"]
     storage["root_dir"] = "{kit}/snapshots"
-    resources["components"].append({"id": "party_list", "path": "protoevfl.engines.nvflare.PartyList", "args": {}})
+    resources["components"].append(
+        {"id": "party_list", "path": "protoevfl.federation.engines.nvflare.PartyList", "args": {}}
+    )
 
 
 def _replace(source: Path, folder: Path, parts: Sequence[str]) -> None:

@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 import torch
 
 from protoevfl.core import random as rnd
-from protoevfl.data.table import PartyTable
 from protoevfl.deploy import probe
-from protoevfl.drive import finish
-from protoevfl.engines.in_process import InProcess
-from protoevfl.engines.wrappers import Recorded
 from protoevfl.errors import UserError
+from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.lockstep import finish
+from protoevfl.federation.middleware import Recorded
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Party
 from protoevfl.method import Method
 from protoevfl.methods import METHODS
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Party
-from protoevfl.presets import build
+from protoevfl.rows.table import PartyTable
+from protoevfl.settings.presets import build
 
 Types = tuple[tuple[str, ...], tuple[str, ...]]  # names of the message types (down, up), in order of appearance
 LOOPS = ("epochs", "rounds", "count", "members", "models", "steps")

@@ -20,10 +20,10 @@ from protoevfl.deploy.kit import Kit, open_kit
 from protoevfl.deploy.lead import Lead, LostError
 from protoevfl.deploy.run_lock import RunLock
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.drive import PartyLostError, drive
-from protoevfl.engines import nvflare
-from protoevfl.engines.wrappers import Defended
 from protoevfl.errors import UserError
+from protoevfl.federation.engines import nvflare
+from protoevfl.federation.lockstep import PartyLostError, drive
+from protoevfl.federation.middleware import Defended
 from protoevfl.method import Report
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import Any
 from protoevfl.deploy import durable
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.drive import PartyLostError
-from protoevfl.engines import nvflare
 from protoevfl.errors import UserError
+from protoevfl.federation.engines import nvflare
+from protoevfl.federation.lockstep import PartyLostError
 
 POLL_S = 1.0
 LATE_S = 30.0  # by then every party that answers has started its process

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from protoevfl.core import canonical, novelty, ridge, transport
 from protoevfl.core import random as rnd
+from protoevfl.federation.owner import LabelOwner
 from protoevfl.methods.unseen import UnseenSettings, class_share, missing_rows, sides
-from protoevfl.owner import LabelOwner
 
 
 def look(f_query: Tensor, f: Tensor, width: int, keys: Tensor) -> novelty.Novelty:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl.core import random as rnd
+from protoevfl.federation.party import Cohort, Rows
 from protoevfl.messages import Message, values
-from protoevfl.party import Cohort, Rows
 
 
 class Ensemble(nn.Module):

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Cohort
 from protoevfl.fit import adamw
 from protoevfl.head import mixup
 from protoevfl.messages import BackwardMixed, Done, Embed, Embeddings, ForwardMixed, Message, MixedEmbeddings
@@ -29,8 +31,6 @@ from protoevfl.methods.ss_vfl import PlainHead
 from protoevfl.methods.steps import one_view, set_rate, tracked
 from protoevfl.methods.warmup import gather
 from protoevfl.models import Extractor, extractor, inputs
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Cohort
 
 
 class UniqueCommon(nn.Module):

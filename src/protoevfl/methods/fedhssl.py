@@ -21,6 +21,8 @@ from protoevfl.core import augment, losses
 from protoevfl.core import random as rnd
 from protoevfl.core.transport import unit
 from protoevfl.errors import UserError
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Cohort
 from protoevfl.fit import Loss, cosine, fit
 from protoevfl.messages import Done, Guide, Merged, Message, Parameters, Project, Projections
 from protoevfl.method import Report, Talk
@@ -30,8 +32,6 @@ from protoevfl.methods.split import SplitLearning
 from protoevfl.methods.steps import tracked
 from protoevfl.methods.warmup import own_rows, two_views
 from protoevfl.models import extractor, inputs
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Cohort
 
 
 @dataclass(frozen=True)

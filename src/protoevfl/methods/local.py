@@ -11,10 +11,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from protoevfl.federation.owner import LabelOwner
 from protoevfl.messages import Embed, values
 from protoevfl.method import Asking
 from protoevfl.methods.split import SplitLearning
-from protoevfl.owner import LabelOwner
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from protoevfl.core import losses
 from protoevfl.core import random as rnd
 from protoevfl.core.transport import unit
+from protoevfl.federation.party import Cohort
 from protoevfl.fit import fit
 from protoevfl.methods.warmup import WarmUpSettings, own_rows, two_views
 from protoevfl.models import Extractor
-from protoevfl.party import Cohort
 
 
 @dataclass(frozen=True)

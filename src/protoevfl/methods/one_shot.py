@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from protoevfl.core import augment
 from protoevfl.core import random as rnd
 from protoevfl.core.losses import soft_cross_entropy
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Cohort
 from protoevfl.fit import fit
 from protoevfl.head import HeadNet
 from protoevfl.messages import Embed, Embeddings, Message, PartialGradients
@@ -29,8 +31,6 @@ from protoevfl.methods.clusters import k_means
 from protoevfl.methods.ss_vfl import FrozenHead, PlainHead
 from protoevfl.methods.warmup import gather
 from protoevfl.models import Extractor, Linear, embed, extractor, inputs
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Cohort
 
 
 @dataclass(frozen=True)

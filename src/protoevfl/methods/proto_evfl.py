@@ -20,10 +20,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from protoevfl import ranks
+from protoevfl import distributed
 from protoevfl.core import metrics, novelty, prototypes, transport
 from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Cohort
 from protoevfl.head import HeadNet, HeadSettings, probabilities, train_head
 from protoevfl.messages import Describe, Embed, Embeddings, Learn, Learned, Message, Statistics, WarmUp, values
 from protoevfl.method import Asking, Report, Talk
@@ -34,13 +36,11 @@ from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.unseen import UnseenSettings
 from protoevfl.methods.warmup import WarmUpSettings, warm_up
 from protoevfl.models import embed, extractor
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Cohort
 
 
 @dataclass(frozen=True)
 class ProtoEVFL:
-    """Fields are the method's settings; presets live in protoevfl/presets/proto_evfl.json."""
+    """Fields are the method's settings; presets live in protoevfl/settings/presets/proto_evfl.json."""
 
     name: ClassVar[str] = "proto_evfl"
     warm: WarmUpSettings = field(default_factory=WarmUpSettings)
@@ -80,7 +80,7 @@ class ProtoEVFL:
         if (layers or self.layers) == ("output",):
             return f
         if "mean" not in cohort.memory:
-            mean, spread = ranks.moments(cohort.rows.pool, lambda own: embed(cohort.net, own, self.layers))
+            mean, spread = distributed.moments(cohort.rows.pool, lambda own: embed(cohort.net, own, self.layers))
             cohort.memory |= {"mean": mean, "spread": spread + 0.05 * spread.mean(-1, keepdim=True)}
         return (f - cohort.memory["mean"]) / cohort.memory["spread"]
 

@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from protoevfl import ranks
+from protoevfl import distributed
 from protoevfl.core import losses, priors, transport
 from protoevfl.core import random as rnd
+from protoevfl.federation.party import Cohort
 from protoevfl.fit import fit
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.warmup import WarmUpSettings, gather, own_rows, two_views
 from protoevfl.models import embed, inputs
-from protoevfl.party import Cohort
 
 ABSENT = -1e4  # log-score of a class whose prototype is withheld
 
@@ -23,7 +23,9 @@ def scores_of(f: Tensor, mu: Tensor, shown: Tensor, temperature: float | None) -
 @torch.no_grad()
 def local_prior(cohort: Cohort, mu: Tensor, shown: Tensor, common: Tensor, s: RoundSettings) -> Tensor:
     """EM over the pool, mixed with the global prior: gamma p^g + (1 - gamma) p -> (G, Z)."""
-    scores = ranks.for_rows(cohort.rows.pool, lambda rows: scores_of(embed(cohort.net, rows), mu, shown, s.temperature))
+    scores = distributed.for_rows(
+        cohort.rows.pool, lambda rows: scores_of(embed(cohort.net, rows), mu, shown, s.temperature)
+    )
     prior = priors.estimate(scores, s.prior_steps, s.prior_floor)
     if s.mixed_prior:
         gamma = priors.mixing_ratio(priors.pseudo_label_counts(scores, prior))

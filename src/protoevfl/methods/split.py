@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from protoevfl.core import random as rnd
 from protoevfl.core.losses import soft_cross_entropy
 from protoevfl.errors import UserError
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Cohort
 from protoevfl.fit import adamw, cosine
 from protoevfl.head import HeadNet, HeadSettings, mixup
 from protoevfl.messages import BackwardBatch, Done, Embed, Embeddings, ForwardBatch, Message, values
@@ -27,8 +29,6 @@ from protoevfl.methods.ensemble import Ensemble, blocks, flat, member_keys
 from protoevfl.methods.steps import calibrate, one_view, per_epoch, set_rate, tracked
 from protoevfl.methods.warmup import gather
 from protoevfl.models import embed, extractor, inputs
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Cohort
 
 
 @dataclass(frozen=True)

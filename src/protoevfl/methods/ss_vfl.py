@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl.errors import UserError
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Cohort
 from protoevfl.head import HeadNet, HeadSettings, probabilities, train_head
 from protoevfl.messages import Done, Embed, Embeddings, Message, Prepare, WarmUp, values
 from protoevfl.method import Asking, Report, Talk
@@ -20,8 +22,6 @@ from protoevfl.methods.ensemble import Ensemble, wide
 from protoevfl.methods.moco import MoCoSettings, moco
 from protoevfl.methods.split import SplitLearning
 from protoevfl.models import embed, extractor
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Cohort
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl.core import augment
+from protoevfl.federation.party import Cohort
 from protoevfl.models import BatchNorm, inputs
-from protoevfl.party import Cohort
 
 MOMENTUM = 0.1  # of BatchNorm
 

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from protoevfl.core import novelty, transport
 from protoevfl.core import random as rnd
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.party import Cohort
 from protoevfl.head import Drawn
 from protoevfl.messages import Statistics
-from protoevfl.owner import LabelOwner
-from protoevfl.party import Cohort
 
 INVENTED = 2048  # synthetic rows a class, drawn from again and again
 CLEAR = 3.2  # strength from which a party's finding is taken narrowly, else broadly

@@ -17,13 +17,13 @@ from protoevfl.core import augment
 from protoevfl.core import random as rnd
 from protoevfl.core.losses import soft_cross_entropy
 from protoevfl.errors import UserError
+from protoevfl.federation.owner import Central, LabelOwner
+from protoevfl.federation.party import Cohort
 from protoevfl.fit import fit
 from protoevfl.head import HeadNet, HeadSettings, mixup
 from protoevfl.messages import Message
 from protoevfl.method import Asking, Report, Talk
 from protoevfl.models import Extractor, embed, extractor, inputs
-from protoevfl.owner import Central, LabelOwner
-from protoevfl.party import Cohort
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from protoevfl import ranks
+from protoevfl import distributed
 from protoevfl.core import augment, losses
 from protoevfl.core import random as rnd
+from protoevfl.federation.party import Cohort
 from protoevfl.fit import fit
 from protoevfl.models import inputs
-from protoevfl.party import Cohort
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ Views = Callable[[Tensor, rnd.Counter], Tensor]  # (rows (G, B), step) -> two vi
 
 def own_rows(cohort: Cohort) -> Tensor:
     """All rows of the party, pool and aligned, (G, n, ...); dealt out where the pool is."""
-    pool: Tensor | ranks.Dealt = cohort.rows.pool
-    if isinstance(pool, ranks.Dealt):
+    pool: Tensor | distributed.Dealt = cohort.rows.pool
+    if isinstance(pool, distributed.Dealt):
         return cast(Tensor, pool.followed_by(cohort.rows.aligned))
     return torch.cat([pool, cohort.rows.aligned], 1)
 
 
-def gather(rows: Tensor | ranks.Dealt, index: Tensor) -> Tensor:
+def gather(rows: Tensor | distributed.Dealt, index: Tensor) -> Tensor:
     """rows (G, n, ...) at index (G, B) -> (G, B, ...)."""
-    if isinstance(rows, ranks.Dealt):
+    if isinstance(rows, distributed.Dealt):
         return rows.take(index)
     members = torch.arange(len(rows), device=rows.device)[:, None]
     return rows[members, index]

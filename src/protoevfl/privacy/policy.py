@@ -8,8 +8,8 @@ With noise or randomised response on, the owner's guard drops the prototypes a m
 own release there, made of the embeddings that party last sent and of the labels: nothing a method computes
 (adaptors, running sums) can carry label information past it. The class rates of a request become the mean of those
 the passive parties sent: the active party's own are made with exact prototypes, hence with labels.
-`engines/wrappers.py: Defended` applies both guards in a simulation; a deployment gives the owner's guard a secret key
-and a ledger file.
+`federation/middleware.py: Defended` applies both guards in a simulation; a deployment gives the owner's guard a secret
+key and a ledger file.
 """
 
 from collections.abc import Mapping, MutableMapping

@@ -1,1 +1,4 @@
-"""Figures and the HTML report; everything here reads records and nothing else."""
+"""Pages about one run.
+
+May import artifacts. Open run_record.py first.
+"""

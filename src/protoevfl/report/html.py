@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from protoevfl.experiments.measure import Sample
-from protoevfl.experiments.spec import Quantity
-from protoevfl.experiments.tables import NOTHING, number
+NOTHING = "–"
 
 
 @dataclass(frozen=True)
@@ -23,23 +21,12 @@ def text(value: object, wide: bool = False) -> Text:
     return Text(escape(shown), shown, wide)
 
 
+def number(value: float | None, digits: int) -> str:
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
 def figure_text(value: float | None, digits: int = 1) -> Text:
     return Text(number(value, digits), "" if value is None else repr(float(value)))
-
-
-def sample_text(sample: Sample, quantity: Quantity) -> Text:
-    """Ours ± std (n), the paper's number in grey, the difference in green or red."""
-    shown = number(sample.mean, quantity.digits)
-    if sample.std is not None:
-        shown += f" ± {number(sample.std, quantity.digits)}"
-    if sample.n:
-        shown += f" <span class='soft'>({sample.n})</span>"
-    if sample.printed is not None:
-        shown += f"<br><span class='paper'>paper {number(sample.printed, quantity.digits)}</span>"
-    if sample.difference is not None:
-        way = "up" if sample.difference >= 0 else "down"
-        shown += f" <span class='{way}'>{sample.difference:+,.{quantity.digits}f}</span>"
-    return Text(shown, "" if sample.mean is None else repr(sample.mean))
 
 
 def table(name: str, head: Sequence[str], rows: Sequence[Sequence[Text]], searchable: bool | None = None) -> str:

@@ -1,0 +1,166 @@
+"""What a run keeps of the label owner: head, memory, labels, class names, and the test rows' embeddings.
+
+    RUN/owner/   owner.json  head.safetensors  test.safetensors  metrics.json
+
+A stored owner predicts from embeddings, whichever parties sent some. The embeddings of the test rows are those it
+received while it measured itself; with them every subset of parties can be measured again without any file.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from protoevfl.artifacts import head_io, integrity
+from protoevfl.federation.lockstep import Address, finish
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.messages import Embeddings, Message
+from protoevfl.method import Method
+from protoevfl.privacy.policy import OwnerGuard, PrivacySettings, settings_from
+from protoevfl.settings.method_choice import method_facts, method_from
+
+FORMAT = "protoevfl-owner"
+ROWS = 65_536  # predicted at a time
+
+
+@dataclass(frozen=True)
+class TestRows:
+    """Rows that took no part in training: each party's embeddings (n, d) and the labels (n,)."""
+
+    __test__ = False  # not a test case
+    embeddings: dict[int, Tensor]
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class StoredOwner:
+    parties: tuple[str, ...]  # in the order of the run; the first one holds the labels
+    classes: tuple[str, ...]
+    label_column: str
+    labels: Tensor  # (N_a,) of the training rows
+    method: Method
+    privacy: PrivacySettings
+    head: nn.Module
+    memory: dict[str, Tensor]
+    test: TestRows
+    metrics: dict[str, Any]
+    unseen: tuple[int, ...] = ()
+    rare: tuple[int, ...] = ()
+    key: int = 0  # of random draws, where a method makes some to predict
+
+    def probabilities(
+        self,
+        embeddings: Mapping[int, Tensor],
+        present: Tensor,
+        examples: Mapping[int, int] | None = None,
+        attributes: Tensor | None = None,
+    ) -> Tensor:
+        """(n, Z) from embeddings (n, d) by party number; present (M, n) says which lines of them are real.
+
+        Two and more unseen classes get their names from `examples` (class -> row) or `attributes` (Z, K).
+        """
+        guard, owner = self._guard(), replace(self._owner(), attributes=attributes)
+        known = {m: _values(guard.received(m, Embeddings(f))) for m, f in embeddings.items()}
+        out = torch.zeros(present.shape[1], len(self.classes))
+        codes = (present.long() * (1 << torch.arange(len(present)))[:, None]).sum(0)  # (n,) one number a subset
+        for code in sorted(set(codes.tolist())):
+            subset = tuple(m for m in range(len(self.parties)) if code >> m & 1)
+            for rows in torch.split((codes == code).nonzero()[:, 0], ROWS):
+                owner = replace(owner, examples=among(rows, examples or {}))
+                out[rows] = self._ask(owner, {m: f[rows] for m, f in known.items()}, subset)
+        return out
+
+    def subset(self, rows: TestRows, parties: tuple[int, ...]) -> Tensor:
+        """(n, Z) of test rows from these parties only."""
+        present = torch.zeros(len(self.parties), len(rows.labels), dtype=torch.bool)
+        present[list(parties)] = True
+        return self.probabilities(rows.embeddings, present)
+
+    def _ask(self, owner: LabelOwner, embeddings: dict[int, Tensor], subset: tuple[int, ...]) -> Tensor:
+        found = finish([self.method.predict(owner, subset)], _Known(embeddings))[0]
+        return found.detach().cpu().float()
+
+    def _owner(self) -> LabelOwner:
+        return LabelOwner(
+            self.labels, len(self.classes), tuple(range(len(self.parties))), self.key, unseen=self.unseen,
+            rare=self.rare, head=self.head, memory=dict(self.memory),
+        )  # fmt: skip
+
+    def _guard(self) -> OwnerGuard:
+        return OwnerGuard(self.privacy, self.labels, len(self.classes))
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        head, tensors = head_io.pack(self.head)
+        kept = {f"head.{n}": t for n, t in tensors.items()} | {f"memory.{n}": t for n, t in self.memory.items()}
+        integrity.write_tensors(folder / "head.safetensors", {**kept, "labels": self.labels})
+        test = {f"party.{m}": f for m, f in self.test.embeddings.items()}
+        integrity.write_tensors(folder / "test.safetensors", {**test, "labels": self.test.labels})
+        integrity.write_json(folder / "metrics.json", self.metrics)
+        facts = {
+            "parties": list(self.parties),
+            "classes": list(self.classes),
+            "unseen": list(self.unseen),
+            "rare": list(self.rare),
+            "key": self.key,
+            "label_column": self.label_column,
+            "method": method_facts(self.method),
+            "privacy": asdict(self.privacy),
+            "head": head,
+        }
+        integrity.seal(folder, "owner.json", FORMAT, facts)
+
+    @classmethod
+    def load(cls, folder: Path) -> "StoredOwner":
+        facts = integrity.unseal(folder, "owner.json", FORMAT)
+        with integrity.readable(folder):
+            tensors = integrity.read_tensors(folder / "head.safetensors")
+            test = integrity.read_tensors(folder / "test.safetensors")
+            return cls(
+                parties=tuple(facts["parties"]),
+                classes=tuple(facts["classes"]),
+                label_column=facts["label_column"],
+                labels=tensors["labels"],
+                method=method_from(facts["method"]),
+                privacy=settings_from(facts["privacy"]),
+                head=head_io.unpack(facts["head"], _under("head.", tensors)),
+                memory=_under("memory.", tensors),
+                test=TestRows({int(m): f for m, f in _under("party.", test).items()}, test["labels"]),
+                metrics=integrity.read_json(folder / "metrics.json"),
+                unseen=tuple(facts["unseen"]),
+                rare=tuple(facts["rare"]),
+                key=facts["key"],
+            )
+
+
+def among(rows: Tensor, examples: Mapping[int, int]) -> dict[int, int]:
+    """The examples (class -> row) that stand among these rows (n,), by their place there.
+
+    >>> among(torch.tensor([4, 7, 9]), {1: 9, 2: 5})
+    {1: 2}
+    """
+    places = {z: (rows == row).nonzero() for z, row in examples.items()}
+    return {z: int(place[0]) for z, place in places.items() if len(place)}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """An engine that answers from embeddings at hand; a party without any answers zeros, which nobody uses."""
+
+    embeddings: dict[int, Tensor]
+
+    def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message]:
+        some = next(iter(self.embeddings.values()))
+        return {(run, m): Embeddings(self.embeddings.get(m, torch.zeros_like(some))) for run, m in requests}
+
+
+def _values(message: Message) -> Tensor:
+    assert isinstance(message, Embeddings)
+    return message.values
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,250 @@
+"""`protoevfl bench`: methods on a data set, several seeds, one JSON line a finished run."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from protoevfl.bench import records
+from protoevfl.cli import tables as cli_tables
+from protoevfl.cli.option_values import settings_for, whole_numbers
+from protoevfl.errors import UserError
+from protoevfl.progress import MANNER, Bars, helping, note
+
+if TYPE_CHECKING:
+    from protoevfl.bench.run import RunConfig
+    from protoevfl.method import Report
+
+LOG = logging.getLogger(__name__)
+DEVICES = ("auto", "cpu", "cuda")
+ENGINES = ("auto", "loop", "stacked")
+OPEN = ("proto_evfl",)  # methods that can answer "none of these classes"
+SIDE = (
+    "What names two or more unseen classes (zero_shot, proto_evfl; else without effect): one example of each, or a CSV "
+    "file with a line for every class: its number, then attributes."
+)
+
+
+def bench(
+    dataset: Annotated[str, Option(help="fashion_mnist, modelnet10, adult, credit or digits.")] = "digits",
+    methods: Annotated[str, Option(help="Names, separated by commas.")] = "proto_evfl",
+    aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
+    setting: Annotated[str, Option(help="normal, few_shot or zero_shot.")] = "normal",
+    classes: Annotated[str, Option(help="The rare or unseen classes: 3 or 0,3.")] = "",
+    open_: Annotated[bool, Option("--open", help="Nobody is told whether a class has no label, nor which.")] = False,
+    side: Annotated[str, Option(metavar="example|FILE.csv", help=SIDE)] = "",
+    shots: Annotated[int, Option(help="Aligned rows of each rare class (few_shot).")] = 5,
+    seeds: Annotated[str, Option(help="0-4 or 0,2,7.")] = "0-4",
+    parties: Annotated[int, Option(help="2 to 8.")] = 4,
+    pool: Annotated[int | None, Option(help="Unaligned rows of each party; default: the data set's.")] = None,
+    profile: Annotated[
+        str, Option(help="Class imbalance of the pools: majority, exponential or balanced.")
+    ] = "majority",
+    preset: Annotated[str, Option(help="Named settings of the methods.")] = "default",
+    set_: Annotated[list[str] | None, Option("--set", help="head.epochs=50, or vanilla:epochs=30 for one.")] = None,
+    device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
+    engine: Annotated[str, Option(help=", ".join(ENGINES))] = "auto",
+    lockstep: Annotated[int | None, Option(help="Seeds trained at once; default: all on a GPU, one on a CPU.")] = None,
+    subsets: Annotated[bool, Option("--subsets", help="Also the accuracy of every subset of parties.")] = False,
+    out: Annotated[str, Option(help="Records file; runs that are in it are not run again.")] = "records.jsonl",
+    as_json: Annotated[bool, Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Run methods on a data set for several seeds; one JSON line a run.
+
+    Runs that are in the records file already are not run again; Ctrl-C loses nothing that is finished.
+    """
+    MANNER.json = as_json
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    overrides = settings_for(names, set_ or [])
+    numbers = whole_numbers(seeds, "--seeds")
+    choice(device, DEVICES, "--device")
+    choice(engine, ENGINES, "--engine")
+    if open_ and (others := [name for name in names if name not in OPEN]):
+        raise UserError(f"--open: {others[0]} cannot say 'none of these classes'; only {', '.join(OPEN)} can")
+    if open_ and side:
+        raise UserError("--side names unseen classes, --open says that nobody knows of them; give one of the two")
+    records.check_writable(out)
+    done = records.read(out)
+
+    from protoevfl.bench.run import RunConfig
+
+    cells = [
+        RunConfig(dataset=dataset, method=name, preset=preset, aligned=aligned, setting=setting,
+                  classes=tuple(whole_numbers(classes, "--classes")), shots=shots, parties=parties, pool=pool,
+                  profile=profile, open=open_, side=side, overrides=overrides[name])
+        for name in names
+    ]  # fmt: skip
+    split = check_cells(cells, numbers)
+    how = how_to_run(device, engine, lockstep, numbers)
+    note(split)
+    note(f"engine {how['engine']} on {how['device']}, {how['lockstep']} seed(s) at once: {how.pop('why')}")
+    left = records.missing(cells, numbers, done)
+    total, waiting = len(cells) * len(numbers), sum(len(some) for _, some in left)
+    if waiting < total:
+        note(f"{total - waiting} of {total} runs are in {out} already and are not run again")
+        _note_old_subsets(subsets, cells, numbers, done)
+    failed = fill(out, left, how, subsets)
+    finish(out, cells, numbers, how, as_json)
+    if failed:
+        raise UserError(f"{len(failed)} run(s) failed, the others are in {out}; the first: {failed[0]}")
+
+
+def choice(value: str, known: Sequence[str], option: str) -> None:
+    if value not in known:
+        raise UserError(f"{option} is one of {', '.join(known)}, not '{value}'")
+
+
+def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
+    """Refuses what cannot run before anything is run or written: method, settings, data set, every split.
+
+    Returns the summary of the first seed's split.
+    """
+    from protoevfl.rows import sources
+    from protoevfl.rows.attributes import read_attributes
+    from protoevfl.rows.splits import split_dataset
+    from protoevfl.rows.views import party_views
+    from protoevfl.settings.presets import build
+
+    for config in cells:
+        build(config.method, config.preset, config.dataset, config.overrides)
+    dataset = sources.load(cells[0].dataset)
+    party_views(dataset, cells[0].parties)
+    if cells[0].side not in ("", "example"):
+        read_attributes(cells[0].side, [str(z) for z in range(dataset.classes)])
+    splits = [split_dataset(dataset, cells[0].split_spec(), seed) for seed in seeds]
+    return splits[0].summary()
+
+
+def how_to_run(device: str, engine: str, lockstep: int | None, seeds: Sequence[int]) -> dict[str, Any]:
+    """Device, engine, seeds at once, and why this engine."""
+    from protoevfl.bench.run import choose_engine
+    from protoevfl.distributed import choose_device
+
+    where = choose_device(device)
+    kind = choose_engine(engine, where)
+    if lockstep is not None and lockstep < 1:
+        raise UserError(f"--lockstep is at least 1, not {lockstep}")
+    at_once = lockstep or (len(seeds) if where == "cuda" else 1)
+    why = "as asked" if engine != "auto" else "the faster one on this device by our measurements"
+    return {"device": where, "engine": kind, "lockstep": at_once, "why": why}
+
+
+def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[str, Any], subsets: bool) -> list[str]:
+    """Runs what is missing; returns what failed. A run that fails stops neither the others nor loses them."""
+    from protoevfl.bench.run import run
+    from protoevfl.reproduction.jobs import stamp
+
+    step, failed, done = how["lockstep"], list[str](), 0
+    jobs = [(config, some[i : i + step]) for config, some in left for i in range(0, len(some), step)]
+    total = sum(len(some) for _, some in jobs)
+    with Bars() as bars:
+        for config, some in jobs:
+            title = f"{config.method}, seed {', '.join(map(str, some))}"
+            bars.show("runs", done, total, "all runs")
+            bars.show("run", 0, 0, title)
+            try:
+                new = run(config, some, device=how["device"], engine=how["engine"], subsets=subsets,
+                          watch=watching(bars, title))  # fmt: skip
+                if not helping():
+                    records.append(out, *({**record, **stamp()} for record in new))
+            except UserError as error:
+                failed.append(f"{title}: {error}")
+                bars.note(failed[-1])
+            except KeyboardInterrupt:
+                bars.note(f"stopped: {done} of {total} runs were added to {out}; the same command goes on from there")
+                raise
+            else:
+                for record in new:
+                    bars.note(told(record))
+                    LOG.info("%s", told(record))
+            done += len(some)
+    return failed
+
+
+def watching(bars: Bars, title: str) -> Callable[[int, "Report"], None]:
+    """What `run` calls with every report: moves the bar of the run; a finished phase gives way to one without end."""
+
+    def watch(run: int, report: "Report") -> None:
+        LOG.debug("%s run %d: %s %d/%d %s", title, run, report.phase, report.step, report.steps, dict(report.values))
+        if report.step < report.steps:
+            bars.show("run", report.step, report.steps, f"{title}: {report.phase}")
+        else:
+            bars.show("run", 0, 0, f"{title}: after {report.phase}")
+
+    return watch
+
+
+def told(record: Mapping[str, Any]) -> str:
+    """A finished run in one line, with the time of each phase."""
+    phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in record["phases"].items() if seconds >= 0.05)
+    lockstep = f" for {n} seeds at once" if (n := record["lockstep_seeds"]) > 1 else ""
+    return (
+        f"{record['method']} seed {record['seed']}: accuracy {cli_tables.percent(record['metrics']['accuracy'])} %, "
+        f"{cli_tables.size(cli_tables.both_ways(record))} in {record['rounds']} rounds, {phases}{lockstep}, "
+        f"peak {record['peak_memory_mb']:.0f} MB"
+    )
+
+
+def finish(out: str, cells: "Sequence[RunConfig]", seeds: Sequence[int], how: Mapping[str, Any], as_json: bool) -> None:
+    """The summary over the seeds, of what is in the file."""
+    found = records.read(out)
+    groups = {config.method: records.of_cell(found, config, seeds) for config in cells}
+    groups = {name: some for name, some in groups.items() if some}
+    if as_json:
+        summaries = {name: cli_tables.summary(some) for name, some in groups.items()}
+        print(json.dumps({"out": out, **how, "methods": summaries}))
+        return
+    if groups:
+        config = cells[0]
+        what = f"{config.dataset}, {config.aligned} aligned rows, {config.parties} parties, {config.setting}"
+        what += (f" {list(config.classes)}" if config.classes else "") + ", open" * config.open
+        what += f", side information: {Path(config.side).name}" if config.side else ""
+        cli_tables.show(
+            f"{what}; mean ± std of {len(seeds)} seed(s)", "method", groups, cli_tables.columns_for(groups.values())
+        )
+    note(f"records: {out}")
+
+
+def _note_old_subsets(
+    subsets: bool, cells: "Sequence[RunConfig]", seeds: Sequence[int], done: Sequence[records.Record]
+) -> None:
+    old = [r for config in cells for r in records.of_cell(done, config, seeds) if "subsets" not in r["metrics"]]
+    if subsets and old:
+        note(f"{len(old)} of them have no subsets; give another --out to measure these")
+
+
+def demo(
+    seed: Annotated[int, Option(help="Another seed draws other rows and weights.")] = 0,
+    device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
+    as_json: Annotated[bool, Option("--json", help="Print the records as JSON.")] = False,
+) -> None:
+    """Four parties, one class nobody labelled: three methods compared in about a minute."""
+    from protoevfl.cli.demo import demonstrate
+
+    choice(device, DEVICES, "--device")
+    demonstrate(seed, device, as_json)
+
+
+def tune(
+    method: Annotated[str, Option(help="The method to search for.")] = "proto_evfl",
+    dataset: Annotated[str, Option(help="The data set to search on.")] = "digits",
+    budget: Annotated[int, Option(help="Settings tried, the preset itself included; the same for every method.")] = 6,
+    seeds: Annotated[str, Option(help="Seeds of the search; apart from those of reported runs.")] = "100,101",
+    aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
+    parties: Annotated[int, Option(help="2 to 8.")] = 4,
+    pool: Annotated[int | None, Option(help="Unaligned rows of each party; default: the data set's.")] = None,
+    device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
+    out: Annotated[str | None, Option(help="Add the whole search to this file, one JSON line.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the whole search as JSON.")] = False,
+) -> None:
+    """Search a method's settings on a validation part of the aligned rows; test rows are not looked at."""
+    from protoevfl.cli.tune import search
+
+    choice(device, DEVICES, "--device")
+    if out is not None:
+        records.check_writable(out)
+    numbers = whole_numbers(seeds, "--seeds")
+    search(method, dataset, budget, numbers, device, aligned, parties, pool, out, as_json)

@@ -1,0 +1,229 @@
+"""The command `protoevfl`: a table of sub-commands, each imported when it is called.
+
+`protoevfl --help` imports neither torch nor any sub-command: the table holds their one-line descriptions. A command
+whose module (or what it needs) is not installed is not listed. Exit codes: 0 done, 2 bad input (one clear line on
+stderr), 130 stopped by Ctrl-C (what was kept is said by the command), 1 anything else.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Option
+from typer.core import TyperCommand, TyperGroup
+
+from protoevfl.errors import UserError
+from protoevfl.progress import MANNER, helping
+
+LEVELS = ("debug", "info", "warning", "error")
+QUIET = "No bars, no comments; results and errors only."
+LOG_FILE = "Append a log to this file."
+LOG_LEVEL = f"What is logged: {', '.join(LEVELS)}."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a command lives: a function or a Typer app of `module`; `needs` is another module it cannot do without."""
+
+    module: str
+    help: str
+    needs: str | None = None
+
+    def exists(self) -> bool:
+        return all(_found(f"protoevfl.{name}") for name in (f"cli.{self.module}", self.needs) if name)
+
+
+COMMANDS = {
+    "demo": Entry("bench", "Four parties, one class nobody labelled: three methods compared in about a minute."),
+    "bench": Entry("bench", "Run methods on a data set for several seeds; one JSON line a run."),
+    "tune": Entry("bench", "Search a method's settings on a validation part of the aligned rows.", needs="bench.tune"),
+    "data": Entry("data", "The data sets: which there are, where they lie, render ModelNet-10."),
+    "init": Entry("own_data", "Write a commented protoevfl.toml for your own files."),
+    "check": Entry("own_data", "Read a configuration and its files and say what is wrong with them."),
+    "align": Entry("own_data", "Find the rows the parties share by private set intersection."),
+    "train": Entry("own_data", "Train on your own files in this process."),
+    "evaluate": Entry("own_data", "Measure a trained run on labelled rows."),
+    "predict": Entry("own_data", "Predict for new rows, with any party missing."),
+    "inspect": Entry("own_data", "Show what a run directory holds."),
+    "value": Entry("own_data", "What each party is worth: exact Shapley values."),
+    "reproduce": Entry("reproduce", "Rebuild the paper's tables and figures, ours beside theirs."),
+    "report": Entry("reproduce", "One self-contained HTML page from records or a run."),
+    "audit": Entry("audit", "Attack a run and write what can be inferred from what crossed."),
+    "deploy": Entry("deploy", "Run between companies on NVFlare: kits, start, submit, resume."),
+}
+
+
+def _found(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+class Commands(TyperGroup):
+    """Lists commands from the table; imports one when it is to run."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for name, entry in COMMANDS.items() if entry.exists()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A stand-in with the description, enough for the list of commands."""
+        entry = COMMANDS.get(cmd_name)
+        return TyperCommand(cmd_name, help=entry.help) if entry and entry.exists() else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load(str(name)), rest
+
+
+def load(name: str) -> Any:
+    """The real command: `app` of its module (or the command of that name in it), or the function of that name."""
+    module = importlib.import_module(f"protoevfl.cli.{COMMANDS[name].module}")
+    app = getattr(module, "app", None)
+    if app is None:
+        app = typer.Typer(add_completion=False)
+        app.command(name)(getattr(module, name))
+    command = typer.main.get_command(app)
+    command = getattr(command, "commands", {}).get(name, command)
+    return with_common_options(command)
+
+
+def with_common_options(command: Any) -> Any:
+    """Adds --quiet, --log-file and --log-level to a command, or to every command of a group, that has not its own."""
+    for part in getattr(command, "commands", {}).values():
+        with_common_options(part)
+    if not hasattr(command, "commands"):
+        there = {flag for option in command.params for flag in option.opts}
+        command.params += [option for option in common_options() if not there & set(option.opts)]
+    return command
+
+
+def common_options() -> list[Any]:
+    """Fresh options that act by themselves and hand nothing to the command's function."""
+
+    def hold(
+        quiet: Annotated[bool, Option("--quiet", "-q", help=QUIET, callback=set_quiet, expose_value=False)] = False,
+        log_file: Annotated[
+            str | None, Option("--log-file", help=LOG_FILE, callback=set_log_file, expose_value=False)
+        ] = None,
+        log_level: Annotated[
+            str | None, Option("--log-level", help=LOG_LEVEL, callback=set_log_level, expose_value=False)
+        ] = None,
+    ) -> None: ...
+
+    holder = typer.Typer(add_completion=False)
+    holder.command()(hold)
+    return list(typer.main.get_command(holder).params)
+
+
+def set_quiet(value: bool) -> None:
+    """Says no more than results and errors; given once, anywhere, it holds."""
+    MANNER.quiet = MANNER.quiet or bool(value)
+
+
+def set_log_level(value: str | None) -> None:
+    """The level of the log; on stderr as long as there is no log file."""
+    if value is None:
+        return
+    if value.lower() not in LEVELS:
+        raise UserError(f"unknown log level '{value}'; there are {', '.join(LEVELS)}")
+    log = logging.getLogger("protoevfl")
+    log.setLevel(value.upper())
+    if all(isinstance(handler, logging.NullHandler) for handler in log.handlers):
+        log.addHandler(_formatted(logging.StreamHandler()))
+
+
+def set_log_file(value: str | None) -> None:
+    """Sends the log of the package to a file, instead of stderr."""
+    if value is None or helping():
+        return
+    log = logging.getLogger("protoevfl")
+    try:
+        handler = logging.FileHandler(Path(value), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write the log file {value}: {error.strerror}") from None
+    log.handlers[:] = [_formatted(handler)]
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.INFO)
+
+
+def _formatted(handler: logging.Handler) -> logging.Handler:
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    return handler
+
+
+app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, add_completion=False)
+
+
+def _version(value: bool) -> None:
+    if value:
+        import protoevfl
+
+        print(protoevfl.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    quiet: Annotated[bool, Option("--quiet", "-q", help=QUIET)] = False,
+    log_file: Annotated[str | None, Option(help=LOG_FILE)] = None,
+    log_level: Annotated[str | None, Option(help=LOG_LEVEL)] = None,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Vertical federated learning when few rows are shared."""
+    set_quiet(quiet)
+    set_log_level(log_level)
+    set_log_file(log_file)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code."""
+    MANNER.quiet, MANNER.json = helping(), False
+    log = logging.getLogger("protoevfl")
+    log.propagate, log.handlers[:] = False, [logging.NullHandler()]
+    log.setLevel(logging.NOTSET)
+    try:
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        with _muted() if helping() else contextlib.nullcontext():
+            result = app(args=given or ["--help"], prog_name="protoevfl", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except UserError as error:
+        return _fail(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone
+        return 1
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error: unknown option, missing argument
+            said = error.format_message()
+            return _fail(f"{said}{_hint(error)}") if said else 2  # without a message: the help was printed
+        log.exception("internal error")
+        raise
+
+
+@contextlib.contextmanager
+def _muted() -> Iterator[None]:
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
+
+
+def _hint(error: Any) -> str:
+    where = getattr(getattr(error, "ctx", None), "command_path", None)
+    return f" (see {where} --help)" if where else ""
+
+
+def _fail(message: str) -> int:
+    line = " ".join(message.split())
+    logging.getLogger("protoevfl").error(line)
+    print(f"error: {line}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,271 @@
+"""Your own files on the command line: init, check, align, train, evaluate, predict, inspect, value."""
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Exit, Option
+
+from protoevfl.errors import UserError
+from protoevfl.progress import MANNER, Bars, helping, note
+
+if TYPE_CHECKING:
+    from protoevfl.settings.config import Config
+
+LOG = logging.getLogger(__name__)
+CONFIG = Annotated[Path, Argument(metavar="CONFIG", help="protoevfl.toml, as `protoevfl init` writes it.")]
+RUN = Annotated[Path, Argument(metavar="RUN", help="A run directory, as `protoevfl train` writes it.")]
+INPUT = Annotated[list[str] | None, Option("--input", metavar="PARTY=FILE", help="A party's new rows; once a party.")]
+AS_JSON = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
+OVERWRITE = Annotated[bool, Option("--overwrite", help="Replace the output if it exists.")]
+LABELS = Annotated[Path | None, Option(help="File with ids and labels; default: the label party's input.")]
+DEVICE = Annotated[str, Option(help="auto, cpu or cuda.")]
+EXAMPLE = Annotated[
+    list[str] | None,
+    Option(metavar="CLASS=ID", help="A row to be predicted that is of a class without labels; names two or more such."),
+]
+ATTRIBUTES = Annotated[
+    Path | None,
+    Option(metavar="FILE.csv", help="A line for every class: name, numbers; names two or more classes without labels."),
+]
+
+
+def init(
+    path: Annotated[Path, Argument(help="Where to write it.")] = Path("protoevfl.toml"),
+    example: Annotated[Path | None, Option(help="Write three companies' files to try into this folder.")] = None,
+    rows: Annotated[int, Option(help="Customers of the example.", min=200, max=1_000_000)] = 3000,
+) -> None:
+    """Write a commented protoevfl.toml for your own files, or an example with files."""
+    if example is not None:
+        from protoevfl.rows.example import write_example
+
+        if example.exists() and any(example.iterdir()):
+            raise UserError(f"{example} is not empty; give a new folder")
+        made = write_example(example, rows=rows)
+        note(f"wrote three companies' files and {made}; next: protoevfl check {made}")
+        return
+    from protoevfl.settings.config import template
+
+    if path.exists():
+        raise UserError(f"{path} exists and is not replaced; give another name")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}")
+    path.write_text(template(), encoding="utf-8")
+    note(f"wrote {path}; fill in your files, then: protoevfl check {path}")
+
+
+def check(
+    config: CONFIG,
+    estimate: Annotated[bool, Option(help="Try the method on random rows to estimate time and bytes.")] = True,
+    as_json: AS_JSON = False,
+) -> None:
+    """Read a configuration and its files and say what is wrong with them."""
+    from protoevfl.pipeline import check as own_check
+    from protoevfl.settings.config import load
+
+    MANNER.json = as_json
+    report = own_check.check(load(config), estimate)
+    if as_json:
+        print(json.dumps(report.to_dict()))
+    else:
+        from protoevfl.cli import own_tables as cli_own_tables
+
+        cli_own_tables.show_report(report, config)
+    if report.errors:
+        raise Exit(2)
+
+
+def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False) -> None:
+    """Find the rows the parties share by private set intersection; each party's result has its own folder."""
+    from protoevfl.pipeline.prepare import alignment_folder
+    from protoevfl.pipeline.simulate import align_files
+    from protoevfl.settings.config import load
+
+    loaded = load(config)
+    with Bars() as bars:
+        found = align_files(loaded, lambda what, done, total: bars.show(what, done, total), overwrite)
+    facts = {name: {"digest": a.digest, **a.counts} for name, a in found.items()}
+    if as_json:
+        print(json.dumps(facts))
+        return
+    from protoevfl.cli.tables import print_table
+
+    rows = [[name, str(a.counts["input"]), str(a.counts["dropped"]), str(a.counts["matched"]), a.digest[:12]]
+            for name, a in found.items()]  # fmt: skip
+    print_table(["party", "rows", "dropped", "in common", "digest"], rows, "Private set intersection", 1)
+    note(f"wrote {alignment_folder(loaded)}; next: protoevfl train {config}")
+
+
+def train(
+    config: CONFIG,
+    out: Annotated[Path | None, Option(help="Run directory; default: output of the configuration.")] = None,
+    set_: Annotated[list[str] | None, Option("--set", help="A setting of the method: head.epochs=50.")] = None,
+    seed: Annotated[int | None, Option(help="Instead of the configuration's.", min=0)] = None,
+    track: Annotated[list[str] | None, Option(help="mlflow[=URI] or tensorboard[=FOLDER].")] = None,
+    overwrite: OVERWRITE = False,
+    as_json: AS_JSON = False,
+) -> None:
+    """Train on your own files in this process and write a run directory."""
+    from protoevfl import tracking
+    from protoevfl.pipeline.simulate import train_files
+
+    loaded = _changed(config, set_ or [], seed)
+    facts = {"method": loaded.method.name, "preset": loaded.method.preset, "seed": loaded.seed}
+    with (
+        tracking.start([] if helping() else track or [], {**facts, **loaded.method.overrides}) as tracker,
+        Bars() as bars,
+    ):
+        owner = train_files(
+            loaded,
+            out,
+            overwrite=overwrite,
+            watch=_watch(bars, tracker),
+            progress=lambda what, done, total: bars.show("work", done, total, what),
+            say=bars.note,
+        )
+        tracker.finish(owner.metrics)
+    run = out or loaded.output
+    if as_json:
+        print(json.dumps(owner.metrics))
+        return
+    from protoevfl.cli import own_tables as cli_own_tables
+
+    cli_own_tables.show_metrics(owner.metrics, "Test rows, kept aside from training")
+    cli_own_tables.show_cost(owner.metrics)
+    note(f"wrote {run}; next: protoevfl value {run}, protoevfl predict {run} --input PARTY=FILE --out predictions.csv")
+
+
+def evaluate(
+    run: RUN,
+    inputs: INPUT = None,
+    labels: LABELS = None,
+    device: DEVICE = "auto",
+    as_json: AS_JSON = False,
+) -> None:
+    """Measure a trained run on the test rows it kept, or on labelled new files."""
+    from protoevfl.artifacts.run_dir import open_run
+    from protoevfl.pipeline import evaluate as own_evaluate
+
+    found = own_evaluate.evaluate(open_run(run), _inputs(inputs), labels, device)
+    if as_json:
+        print(json.dumps(found))
+        return
+    from protoevfl.cli import own_tables as cli_own_tables
+
+    what = "New rows, by the parties that have them" if inputs else "Test rows, kept aside from training"
+    cli_own_tables.show_metrics(found, what)
+
+
+def predict(
+    run: RUN,
+    inputs: INPUT = None,
+    out: Annotated[Path, Option(help="Predictions, .parquet or .csv.")] = Path("predictions.parquet"),
+    example: EXAMPLE = None,
+    attributes: ATTRIBUTES = None,
+    device: DEVICE = "auto",
+    overwrite: OVERWRITE = False,
+) -> None:
+    """Predict for new rows, with any party missing: each row uses the parties that have it."""
+    from protoevfl.artifacts import integrity
+    from protoevfl.artifacts.run_dir import open_run
+    from protoevfl.pipeline import predict as own_predict
+
+    own_predict.writer(out)
+    integrity.check_free(out, overwrite)
+    found = own_predict.predict(open_run(run), _inputs(inputs), device, _examples(example), attributes)
+    own_predict.write_predictions(found, out)
+    who = found.contributors()
+    counts = ", ".join(f"{who.count(name):,} from {name}" for name in sorted(set(who), key=lambda n: (-len(n), n)))
+    note(f"wrote {len(who):,} predictions to {out}: {counts}")
+
+
+def inspect(run: RUN, as_json: AS_JSON = False) -> None:
+    """Show what a run directory holds, after checking every checksum."""
+    from protoevfl.artifacts.run_dir import open_run
+    from protoevfl.cli import own_tables as cli_own_tables
+
+    opened = open_run(run)
+    if as_json:
+        print(json.dumps(cli_own_tables.run_facts(opened)))
+    else:
+        cli_own_tables.show_run(opened)
+
+
+def value(
+    run: RUN,
+    metric: Annotated[str, Option(help="accuracy or auc; default: auc for two classes.")] = "",
+    inputs: INPUT = None,
+    labels: LABELS = None,
+    draws: Annotated[int, Option(help="Bootstrap draws of the intervals.", min=100, max=100_000)] = 1000,
+    picture: Annotated[Path | None, Option(help="Also draw it: .png, .svg or .pdf.")] = None,
+    device: DEVICE = "auto",
+    as_json: AS_JSON = False,
+) -> None:
+    """What each party is worth: exact Shapley values over all subsets of parties, with 95 % intervals."""
+    from protoevfl.artifacts.run_dir import open_run
+    from protoevfl.pipeline import value as own_value
+    from protoevfl.pipeline.evaluate import labelled_rows
+    from protoevfl.pipeline.value_picture import check_picture, draw
+
+    if picture is not None:
+        check_picture(picture)
+    opened = open_run(run)
+    rows = labelled_rows(opened, _inputs(inputs), labels, device)
+    worth = own_value.value(opened.need_owner(), rows, metric, draws)
+    if picture is not None:
+        draw(worth, picture)
+    if as_json:
+        print(json.dumps(worth.to_dict()))
+        return
+    from protoevfl.cli import own_tables as cli_own_tables
+
+    cli_own_tables.show_worth(worth)
+
+
+def _inputs(given: list[str] | None) -> dict[str, Path]:
+    """PARTY=FILE options; each party once."""
+    found: dict[str, Path] = {}
+    for text in given or []:
+        party, equals, file = text.partition("=")
+        if not (party and equals and file):
+            raise UserError(f"--input takes PARTY=FILE, for example bank=new.parquet, not '{text}'")
+        if party in found:
+            raise UserError(f"--input names {party} twice; join its files first")
+        found[party] = Path(file)
+    return found
+
+
+def _examples(given: list[str] | None) -> dict[str, str]:
+    """CLASS=ID options; each class once."""
+    found: dict[str, str] = {}
+    for text in given or []:
+        name, equals, row = text.partition("=")
+        if not (name and equals and row):
+            raise UserError(f"--example takes CLASS=ID, for example fraud=100007, not '{text}'")
+        if name in found:
+            raise UserError(f"--example names class {name} twice; one row is enough")
+        found[name] = row
+    return found
+
+
+def _changed(path: Path, settings: list[str], seed: int | None) -> "Config":
+    """The configuration with the command line's settings on top."""
+    from dataclasses import replace
+
+    from protoevfl.cli.option_values import settings_for
+    from protoevfl.settings.config import load
+
+    loaded = load(path)
+    given = settings_for([loaded.method.name], settings)[loaded.method.name]
+    method = replace(loaded.method, overrides={**loaded.method.overrides, **given})
+    return replace(loaded, method=method, seed=loaded.seed if seed is None else seed)
+
+
+def _watch(bars: Bars, tracker: Any) -> Any:
+    def watch(report: Any) -> None:
+        LOG.info("%s %d/%d %s", report.phase, report.step, report.steps, dict(report.values))
+        bars.show("run", report.step, report.steps, report.phase)
+        tracker.report(report)
+
+    return watch

@@ -1,0 +1,144 @@
+"""What the commands on your own files print: reports, metrics, values, run directories, as tables on stdout."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from protoevfl.cli.tables import percent, print_table, size
+
+if TYPE_CHECKING:
+    from protoevfl.artifacts.run_dir import Run
+    from protoevfl.pipeline.check import Report
+    from protoevfl.pipeline.value import Worth
+
+
+def show_report(report: "Report", config: Path) -> None:
+    """What `check` found."""
+    head = ["party", "file", "rows", "columns", "features", "missing values", "missing ids", "duplicate ids"]
+    rows = [
+        [p.name, p.file, f"{p.rows:,}", str(len(p.columns)), " x ".join(map(str, p.features)) or "-",
+         f"{sum(p.missing.values()):,} in {len(p.missing)} columns", f"{p.missing_ids:,}", f"{p.duplicate_ids:,}"]
+        for p in report.parties
+    ]  # fmt: skip
+    print_table(head, rows, "Files", 2)
+    show_types(report)
+    if report.classes:
+        rows = [[name, f"{n:,}", _common(report, name)] for name, n in report.classes.items()]
+        rows.append(["(no label)", f"{report.unlabelled:,}", _common(report, None)])
+        print_table(["class", "rows", "of them in common"], rows, "Labels", 1)
+    for name, n in report.pairs.items():
+        print(f"ids in common with {name}: {n:,}")
+    if report.common is not None:
+        print(f"ids in common to all parties: {report.common:,}")
+    if (e := report.estimate) is not None:
+        print(f"about {duration(e['seconds'])}, {size(e['memory'])} of memory, {size(e['traffic'])} between parties")
+        print(f"  ({e['how']})")
+    for text in report.errors:
+        print(f"ERROR    {text}")
+    for text in report.warnings:
+        print(f"warning  {text}")
+    if not report.errors:
+        print(f"ready: protoevfl align {config}, then protoevfl train {config}")
+
+
+def show_types(report: "Report") -> None:
+    """One line a party and type."""
+    for p in report.parties:
+        kinds: dict[str, list[str]] = {}
+        for name, kind in p.columns.items():
+            kinds.setdefault(kind, []).append(name)
+        listed = "; ".join(f"{kind}: {', '.join(n[:8])}{' ...' * (len(n) > 8)}" for kind, n in kinds.items())
+        print(f"{p.name}: {listed}")
+
+
+def _common(report: "Report", name: str | None) -> str:
+    """Common rows of a class, None for those without a label; a dash where an error came before they were counted."""
+    if report.common is None or not report.common_classes:
+        return "-"
+    unlabelled = report.common - sum(report.common_classes.values())
+    return f"{unlabelled if name is None else report.common_classes.get(name, 0):,}"
+
+
+def show_metrics(found: Mapping[str, Any], title: str) -> None:
+    """All parties, every subset, and the commonest class."""
+    if not found["rows"]:
+        print("no test rows were kept (test = 0)")
+        return
+    table = [["all rows", f"{found['rows']:,}", *_numbers(found["test"])]]
+    table += [[name, f"{m.get('rows', found['rows']):,}", *_numbers(m)] for name, m in found.get("subsets", {}).items()]
+    common = found["majority"]
+    table.append([f"always '{common['class']}'", f"{found['rows']:,}", percent(common["accuracy"]), "-", "-"])
+    print_table(["parties", "rows", "accuracy %", "balanced %", "AUC %"], table, title, 1)
+
+
+def _numbers(m: Mapping[str, Any]) -> list[str]:
+    return [percent(v) if (v := m[name]) is not None else "-" for name in ("accuracy", "balanced_accuracy", "auc")]
+
+
+def show_cost(found: Mapping[str, Any]) -> None:
+    """Time and bytes of a training run."""
+    up, down = (size(found["bytes"][way]) for way in ("up", "down"))
+    print(f"{duration(found['seconds'])}, {found['rounds']} rounds, {up} up, {down} down")
+
+
+def show_worth(worth: "Worth") -> None:
+    """What each party is worth, in points."""
+    rows = [
+        [s.party, *(f"{100 * x:+.1f}" for x in (s.value, s.low, s.high)), percent(s.alone), percent(s.without)]
+        for s in worth.shares
+    ]
+    what = "AUC" if worth.metric == "auc" else "accuracy"
+    title = (
+        f"Shapley value in points of {what}: {percent(worth.nobody)} with nobody, {percent(worth.everyone)} with all"
+    )
+    print_table(["party", "value", "95 % from", "to", "alone %", "all others %"], rows, title, 1)
+    print(f"measured on {worth.rows:,} rows; intervals tell the uncertainty of these rows, not of training again")
+
+
+def run_facts(run: "Run") -> dict[str, Any]:
+    """A run directory for machines."""
+    parties = {
+        n: {"folder": n in run.parties, **(p.facts or {} if (p := run.parties.get(n)) else {})} for n in run.names
+    }
+    owner = run.owner
+    kept = {} if owner is None else {"classes": list(owner.classes), "metrics": owner.metrics}
+    return {**run.manifest, "parties": parties, "owner": kept}
+
+
+def show_run(run: "Run") -> None:
+    """A run directory for people."""
+    m = run.manifest
+    made = f"made {m['created']} with protoevfl {m['versions']['protoevfl']}"
+    print(f"{run.path}: {m['method']['name']}, seed {m['seed']}, {made}")
+    rows = []
+    for name in run.names:
+        facts = (run.parties[name].facts or {}) if name in run.parties else {}
+        width = " x ".join(map(str, facts.get("features", [])))
+        numbers = [f"{facts[n]:,}" if n in facts else "-" for n in ("rows", "pool", "train", "kept_aside")]
+        rows.append(
+            [name, "here" if name in run.parties else "elsewhere", *numbers, str(len(facts.get("columns", []))), width]
+        )
+    head = ["party", "folder", "rows", "unaligned", "training", "kept aside", "columns", "features"]
+    print_table(head, rows, "Parties (each folder holds that party's artefacts alone)", 2)
+    if run.owner is None:
+        print("the owner's folder is elsewhere: this copy can embed a party's rows, not predict")
+        return
+    print(
+        "classes: "
+        + ", ".join(f"{c} ({run.owner.metrics.get('class_rows', {}).get(c, 0):,})" for c in run.owner.classes)
+    )
+    show_metrics(run.owner.metrics, "Test rows, kept aside from training")
+    print("every checksum is right")
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(7.26), duration(95), duration(7300)
+    ('7.3 s', '1 min 35 s', '2 h 1 min')
+    """
+    seconds = round(seconds, 1)  # so that 59.97 is a minute and not 60.0 s
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"

@@ -1,0 +1,181 @@
+"""`protoevfl reproduce` and `protoevfl report`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from protoevfl.errors import UserError
+from protoevfl.progress import Bars, bar, note
+
+if TYPE_CHECKING:
+    from protoevfl.reproduction.execute import Progress
+
+DEFAULT_OUT, QUICK_OUT = Path("out/reproduce"), Path("out/reproduce-quick")
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="An experiment, several with commas, `all`, or `list`.")],
+    quick: Annotated[bool, typer.Option(help="Two seeds, few rows, moments of training: does everything run?")] = False,
+    seeds: Annotated[str | None, typer.Option(help="For example 0-4 or 0,3,7. Default 0-4, with --quick 0-1.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, stacked or loop.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder for records, tables, figures and the page.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds; nothing is started that would not fit.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; they can share one GPU.")] = 1,
+    shard: Annotated[str, typer.Option(help="k/n: every n-th job from the k-th, to spread over machines.")] = "1/1",
+    merge: Annotated[list[Path] | None, typer.Option(help="Add the records of this file first; repeat it.")] = None,
+    render: Annotated[bool, typer.Option(help="Write tables, figures and the page at the end.")] = True,
+    run: Annotated[bool, typer.Option(help="Run what is missing; --no-run only renders.")] = True,
+    fill: Annotated[Path | None, typer.Option(help="A Markdown page whose marked blocks are filled.")] = None,
+) -> None:
+    """Rebuild the paper's tables and figures, ours beside theirs. What is recorded is not run again."""
+    from protoevfl.reproduction.catalogue import EXPERIMENTS, select
+
+    if name == "list":
+        for item in EXPERIMENTS.values():
+            print(f"{item.name:<24}{len(item.cells):>5} cells  {item.title}. {item.place}")
+        return
+    chosen = select(name)
+    folder = out or (QUICK_OUT if quick else DEFAULT_OUT)
+    file = _records_file(folder)
+    if merge:
+        from protoevfl.reproduction.execute import merge as merge_records
+
+        note(f"{merge_records(file, merge)} records added")
+    failures = _run(chosen, file, quick, _seeds(seeds, quick), device, engine, budget, workers, shard) if run else {}
+    if render:
+        from protoevfl.reproduction.pages.render import render as render_all
+
+        with bar("tables and figures") as step:
+            written = render_all(chosen, file, folder, quick=quick, step=step)
+        note(f"{len(written)} files in {folder}; start with {folder / 'results.md'} or {folder / 'report.html'}")
+    if fill:
+        from protoevfl.reproduction.pages.document import fill as fill_page
+
+        note(f"{fill_page(fill, file)} blocks of {fill} filled")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _run(
+    chosen: list[Any], file: Path, quick: bool, seeds: list[int], device: str, engine: str, budget: float | None,
+    workers: int, shard: str,
+) -> dict[str, str]:  # fmt: skip
+    from protoevfl.bench import records
+    from protoevfl.reproduction.execute import execute, plan
+
+    jobs = plan(chosen, seeds, records.read(file), quick=quick, shard=_shard(shard))
+    if quick:
+        import torch
+
+        jobs = _at_hand(jobs)
+        torch.set_num_threads(1)  # batches this small are slower on two threads than on one
+    note(f"{len(jobs)} cells to run; records in {file}")
+    with Bars() as bars:
+
+        def tell(state: "Progress") -> None:
+            left = "" if state.seconds_left is None else f", about {_duration(state.seconds_left)} left"
+            bars.show("cells", state.done, state.total)
+            bars.note(f"{state.done}/{state.total} {state.last}{left}")
+
+        def watch(index: int, report: Any) -> None:
+            if index == 0:
+                bars.show("now", report.step, report.steps, report.phase)
+
+        bars.show("cells", 0, len(jobs))
+        state = execute(
+            jobs, file, device=device, engine=engine, budget=budget, workers=workers, tell=tell, watch=watch
+        )
+    if state.left_out:
+        note(f"budget spent: {state.left_out} cells left; the same command goes on from here")
+    _write_failures(file.parent / "failures.txt", state.failures)
+    return state.failures
+
+
+def _write_failures(path: Path, failures: dict[str, str]) -> None:
+    path.unlink(missing_ok=True)
+    if failures:
+        path.write_text("".join(f"{name}: {why}\n" for name, why in failures.items()), encoding="utf-8")
+        note(f"{len(failures)} cells failed, see {path}; the first: {next(iter(failures.values()))}")
+
+
+def _at_hand(jobs: list[Any]) -> list[Any]:
+    """Quick runs download nothing: data sets that are not on this machine are left out, with a word."""
+    from protoevfl.rows import sources
+
+    away = {job.config.dataset for job in jobs if not sources.available(job.config.dataset)}
+    for name in sorted(away):
+        note(f"{name} is not on this machine: its quick cells are left out")
+    return [job for job in jobs if job.config.dataset not in away]
+
+
+def _records_file(folder: Path) -> Path:
+    from protoevfl.bench import records
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from None
+    records.check_writable(folder / "records.jsonl")
+    return folder / "records.jsonl"
+
+
+def _seeds(text: str | None, quick: bool) -> list[int]:
+    """The numbers of "0-4" or "0,3,7".
+
+    >>> _seeds("0-2,7", False), _seeds(None, True)
+    ([0, 1, 2, 7], [0, 1])
+    """
+    found: list[int] = []
+    for part in (text or ("0-1" if quick else "0-4")).split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise UserError(f"--seeds {text}: give numbers such as 0-4 or 0,3,7")
+        found += range(int(first), int(last or first) + 1)
+    return list(dict.fromkeys(found))
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """(k, n) of "k/n".
+
+    >>> _shard("2/3")
+    (2, 3)
+    """
+    k, _, n = text.partition("/")
+    if not (k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
+        raise UserError(f"--shard {text}: give k/n with k from 1 to n, for example 1/2")
+    return int(k), int(n)
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in words.
+
+    >>> _duration(42), _duration(90), _duration(7200)
+    ('42 s', '2 min', '2.0 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+def report(
+    source: Annotated[Path, typer.Argument(help="A records file or a run directory.")],
+    out: Annotated[Path | None, typer.Option(help="The page; default: report.html beside the records.")] = None,
+    title: Annotated[str, typer.Option(help="Its title.")] = "Proto-EVFL report",
+    open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+) -> None:
+    """One self-contained HTML page from records or a run."""
+    from protoevfl.reproduction.pages.page import build, load
+
+    records = load(source)
+    target = out or (source if source.is_dir() else source.parent) / "report.html"
+    try:
+        target.write_text(build(records, title), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror}") from None
+    print(target)
+    if open_:
+        import webbrowser
+
+        webbrowser.open(target.resolve().as_uri())

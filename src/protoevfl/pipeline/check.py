@@ -1,0 +1,213 @@
+"""`protoevfl check`: read the files, count what matters, and list every problem with what to do about it.
+
+Problems are collected rather than raised, so that one call shows all of them: an *error* is what `train` would refuse,
+a *warning* what it would accept and a person should know.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from protoevfl.distributed import choose_device
+from protoevfl.errors import UserError
+from protoevfl.pipeline.estimate import Size, estimate
+from protoevfl.pipeline.prepare import check_labels, party_order, read_ids, read_labels, split_rows
+from protoevfl.pipeline.simulate import method_and_privacy
+from protoevfl.rows.align import plain_intersection, suspects
+from protoevfl.rows.encoders import ImageEncoder, row_shape
+from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.files import iter_batches
+from protoevfl.rows.ids import Ids
+from protoevfl.settings.config import Config, PartyConfig, PartyFile, resolve
+from protoevfl.settings.method_choice import method_facts
+
+FEW_ROWS, FEW_OF_CLASS, FEW_TEST = 100, 10, 50
+SPELLINGS = 200_000  # ids up to which nearly matching spellings are looked for
+
+
+@dataclass
+class PartyReport:
+    """What a party's file holds."""
+
+    name: str
+    file: str
+    format: str
+    bytes: int
+    rows: int = 0
+    columns: dict[str, str] = field(default_factory=dict)  # feature column -> type
+    missing: dict[str, int] = field(default_factory=dict)  # feature column -> missing values, where there are any
+    features: tuple[int, ...] = ()  # shape of an encoded row
+    dropped: dict[str, str] = field(default_factory=dict)
+    missing_ids: int = 0
+    duplicate_ids: int = 0
+
+
+@dataclass
+class Report:
+    """Everything `check` found; `errors` stop a run."""
+
+    parties: list[PartyReport] = field(default_factory=list)
+    classes: dict[str, int] = field(default_factory=dict)  # class -> rows of the label party
+    unlabelled: int = 0
+    common: int | None = None
+    common_classes: dict[str, int] = field(default_factory=dict)
+    pairs: dict[str, int] = field(default_factory=dict)
+    estimate: dict[str, Any] | None = None
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check(config: Config, with_estimate: bool = True) -> Report:
+    """Look at every file and the run they would make."""
+    report, files, ids, sizes = Report(), dict[str, PartyFile](), dict[str, Ids](), dict[str, Size]()
+    for party in config.parties:
+        try:
+            files[party.name] = resolve(replace(config, parties=(party,)))[party.name]
+        except UserError as error:
+            report.errors.append(str(error))
+    for name, file in files.items():
+        found = PartyReport(name, file.info.path.name, file.info.format, file.info.bytes)
+        report.parties.append(found)
+        try:
+            ids[name] = _ids(config, file, found, report)
+            sizes[name] = _columns(config, file, found, report)
+        except UserError as error:
+            report.errors.append(str(error))
+    _labels(config, files, ids, sizes, report)
+    try:
+        method, _ = method_and_privacy(config)
+    except UserError as error:
+        report.errors.append(str(error))
+        return report
+    if with_estimate and not report.errors:
+        used = [sizes[name] for name in party_order(config)]
+        classes, device = len(report.common_classes), choose_device(config.device)
+        report.estimate = asdict(estimate(method_facts(method), used, classes, device))
+    return report
+
+
+def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) -> Ids:
+    """The party's ids; bad ones are an error or, where they are to be dropped, a warning."""
+    try:
+        ids = read_ids(file, config.id_rules, config.alignment.on_bad_ids)
+    except UserError as error:
+        report.errors.append(str(error))
+        ids = read_ids(file, config.id_rules, "drop")
+    found.rows, found.missing_ids, found.duplicate_ids = ids.counts.input, ids.counts.missing, ids.counts.repeated
+    if ids.counts.dropped and config.alignment.on_bad_ids == "drop":
+        report.warnings.append(
+            f"{found.name}: {ids.counts.dropped} rows have no id or share one with another row; they cannot be matched"
+        )
+    return ids
+
+
+def _columns(config: Config, file: PartyFile, found: PartyReport, report: Report) -> Size:
+    """One pass over the features: types, missing values, width after encoding."""
+    image = file.config.image
+    names = [image.column] if image else list(file.spec.features)
+    types = dict(zip(file.info.names, file.info.types, strict=True))
+    found.columns = {name: types[name] for name in names}
+    batches = _counted(iter_batches(file.info.path, names), found)
+    encoder: TableEncoder | ImageEncoder
+    if image:
+        encoder = ImageEncoder.fit(batches, image)
+    else:
+        encoder = TableEncoder.fit(batches, file.spec, found.file)
+        found.dropped = encoder.dropped
+    found.features = row_shape(encoder)
+    _about_columns(config, file.config, found, file, report)
+    return Size(found.features, encoder.spans, found.rows, 0, 0)
+
+
+def _counted(batches: Iterator[Any], found: PartyReport) -> Iterator[Any]:
+    for batch in batches:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            gone = column.null_count
+            if pa.types.is_floating(column.type):
+                gone += int(pc.sum(pc.is_nan(column)).as_py() or 0)
+            if gone:
+                found.missing[name] = found.missing.get(name, 0) + gone
+        found.columns |= {f.name: str(f.type) for f in batch.schema}
+        yield batch
+
+
+def _about_columns(config: Config, party: PartyConfig, found: PartyReport, file: PartyFile, report: Report) -> None:
+    empty = [name for name, gone in found.missing.items() if 2 * gone > found.rows and name not in found.dropped]
+    if empty:
+        report.warnings.append(
+            f"{found.name}: more than half of {_some(empty)} is missing; exclude it if it means nothing"
+        )
+    if found.dropped:
+        why = "; ".join(f"'{name}' ({text})" for name, text in list(found.dropped.items())[:3])
+        report.warnings.append(f"{found.name}: {len(found.dropped)} columns are not used: {why}")
+    label = config.label
+    if party.name != label.party and label.column in file.spec.features:
+        report.warnings.append(
+            f"{found.name} has a feature called '{label.column}' like the label; exclude it if it gives the answer away"
+        )
+
+
+def _labels(
+    config: Config, files: dict[str, PartyFile], ids: dict[str, Ids], sizes: dict[str, Size], report: Report
+) -> None:
+    """Class counts, the common rows, and how they would be cut."""
+    active = config.label.party
+    if active in files:
+        try:
+            labels, classes = read_labels(config, files[active])
+        except UserError as error:
+            report.errors.append(str(error))
+            return
+        report.classes = dict(
+            zip(classes, np.bincount(labels[labels >= 0], minlength=len(classes)).tolist(), strict=True)
+        )
+        report.unlabelled = int((labels < 0).sum())
+    if active not in files or len(ids) < len(config.parties):
+        return
+    own = set(ids[active].values)
+    report.pairs = {name: len(own & set(other.values)) for name, other in ids.items() if name != active}
+    ordered = {name: ids[name] for name in party_order(config)}
+    try:
+        aligned = plain_intersection(ordered, config.alignment.minimum)
+        report.common = len(aligned[active].rows)
+        at = dict(zip(ids[active].rows.tolist(), ids[active].values, strict=True))
+        common = labels[aligned[active].rows]
+        parts = split_rows(
+            common, [at[r] for r in aligned[active].rows.tolist()], config.seed, config.test, config.validation
+        )
+        report.warnings += check_labels(common, parts, classes, config)
+    except UserError as error:
+        report.errors.append(str(error))
+        return
+    report.common_classes = dict(
+        zip(classes, np.bincount(common[common >= 0], minlength=len(classes)).tolist(), strict=True)
+    )
+    _about_common(report, len(parts.test))
+    if max(len(some.values) for some in ids.values()) <= SPELLINGS:
+        report.warnings += suspects(ordered)
+    for name, size in sizes.items():
+        pool = min(config.pool, size.pool - len(parts.train) - len(parts.kept_aside))
+        sizes[name] = replace(size, pool=max(0, pool), aligned=len(parts.train), query=len(parts.kept_aside))
+
+
+def _about_common(report: Report, test: int) -> None:
+    labelled = sum(report.common_classes.values())
+    if labelled < FEW_ROWS:
+        report.warnings.append(f"only {labelled} common rows have a label; results will vary a lot from seed to seed")
+    few = [name for name, rows in report.common_classes.items() if 0 < rows < FEW_OF_CLASS]
+    if few:
+        report.warnings.append(f"few common rows are of the class {_some(few)}; more labels of it help most")
+    if 0 < test < FEW_TEST:
+        spread = 100 * (0.25 / test) ** 0.5
+        report.warnings.append(f"{test} test rows only: accuracy will be known to about ± {spread:.0f} points")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

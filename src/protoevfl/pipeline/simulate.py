@@ -1,0 +1,107 @@
+"""`protoevfl train` and `protoevfl align` in one process: from a configuration to a run directory."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from protoevfl import distributed
+from protoevfl.artifacts import integrity
+from protoevfl.artifacts.owner import StoredOwner
+from protoevfl.artifacts.party import StoredParty
+from protoevfl.artifacts.run_dir import MANIFEST, write_run
+from protoevfl.core import metrics
+from protoevfl.distributed import choose_device
+from protoevfl.method import Method, Report
+from protoevfl.pipeline.prepare import OneParty, Prepared, alignment_folder, kind_of_run, party_order, prepare, read_ids
+from protoevfl.pipeline.train import Progress, Trained, train
+from protoevfl.privacy.policy import PrivacySettings
+from protoevfl.progress import helping
+from protoevfl.rows.align import align
+from protoevfl.rows.alignment import Alignment
+from protoevfl.settings.config import Config, resolve
+from protoevfl.settings.method_choice import choose_method, method_facts, privacy_settings
+
+
+def align_files(config: Config, progress: Progress | None = None, overwrite: bool = False) -> dict[str, Alignment]:
+    """Private set intersection of all parties' ids, every message made and checked; one folder a party."""
+    out = alignment_folder(config)
+    integrity.check_free(out, overwrite)
+    files, names = resolve(config), party_order(config)
+    ids = {name: read_ids(files[name], config.id_rules, config.alignment.on_bad_ids) for name in names}
+    found = align(ids, names[0], config.alignment.minimum, config.alignment.processes, progress)
+    with integrity.whole(out) as folder:
+        for name, alignment in found.items():
+            alignment.save(folder / name)
+    return found
+
+
+def train_files(
+    config: Config,
+    out: Path | None = None,
+    *,
+    overwrite: bool = False,
+    watch: Callable[[Report], None] | None = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> StoredOwner:
+    """Train on the files of a configuration and write the run directory; returns the owner with its metrics.
+
+    Under torchrun its processes train together, and the first one writes.
+    """
+    out = out or config.output
+    integrity.check_free(out, overwrite, MANIFEST)
+    method, privacy = method_and_privacy(config)
+    device = choose_device(config.device)
+    distributed.join(device)
+    world = prepare(config, progress)
+    for note in world.notes:
+        say(note)
+    trained = train(
+        method, [p.table for p in world.parties], world.labels, len(world.classes), unseen=world.unseen,
+        privacy=privacy, seed=config.seed, device=device, watch=watch, progress=progress,
+    )  # fmt: skip
+    facts: dict[str, Any] = {"device": device, "notes": world.notes, "class_rows": class_rows(world)}
+    names = [p.name for p in world.parties]
+    owner = trained.stored_owner(names, world.classes, config.label.column, world.test_labels, facts)
+    if len(world.validation_labels):
+        owner.metrics["validation"] = validation_metrics(trained, owner, world)
+    parties = [stored_party(trained, m, part, config) for m, part in enumerate(world.parties)]
+    facts = {"method": method_facts(method), "privacy": asdict(privacy), "seed": config.seed}
+    if not helping():
+        write_run(out, parties, owner, facts)
+    return owner
+
+
+def method_and_privacy(config: Config) -> tuple[Method, PrivacySettings]:
+    """What a configuration asks for, checked."""
+    wanted, kind = config.method, kind_of_run(config)
+    method = choose_method(wanted.name, wanted.preset, kind, wanted.overrides, config.privacy)
+    return method, privacy_settings(config.privacy, wanted.name, wanted.preset, kind, wanted.overrides)
+
+
+def stored_party(trained: Trained, index: int, part: OneParty, config: Config) -> StoredParty:
+    """What is kept of one party."""
+    return StoredParty(
+        name=part.name, index=index, id_columns=part.file.config.id, id_rules=config.id_rules,
+        on_bad_ids=config.alignment.on_bad_ids, encoder=part.encoder, method=trained.method, privacy=trained.privacy,
+        dtype=str(part.table.pool.dtype).removeprefix("torch."),
+        state={n: t.cpu() for n, t in trained.parties[index].state().items()}, alignment=part.alignment,
+        facts=part.facts,
+    )  # fmt: skip
+
+
+def class_rows(world: Prepared) -> dict[str, int]:
+    """Labelled training rows of each class."""
+    counts = torch.bincount(world.labels, minlength=len(world.classes)).tolist()
+    return dict(zip(world.classes, counts, strict=True))
+
+
+def validation_metrics(trained: Trained, owner: StoredOwner, world: Prepared) -> dict[str, Any]:
+    """The metrics on the rows kept aside to compare settings; they stand behind the test rows."""
+    first = len(world.test_labels)
+    rows = {m: f[first:] for m, f in trained.query.items()}
+    everyone = torch.ones(len(owner.parties), len(world.validation_labels), dtype=torch.bool)
+    return metrics.evaluate(owner.probabilities(rows, everyone), world.validation_labels, owner.unseen)

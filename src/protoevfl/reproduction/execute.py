@@ -1,0 +1,176 @@
+"""Fills a records file: what is missing is run, the most important cells first, seeds of a cell in one call.
+
+It can be stopped at any moment and started again, with other seeds, on several machines (`shard`, `merge`), with a
+budget of seconds: a job is only started when it is expected to fit, judged by the records of its like. A job that fails
+is named at the end and does not stop the others.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from protoevfl.bench import records
+from protoevfl.reproduction.jobs import Job, attempt
+from protoevfl.reproduction.spec import Experiment, Record
+
+Tell = Callable[["Progress"], None]
+
+
+@dataclass
+class Progress:
+    """Where a run of many jobs stands."""
+
+    total: int
+    done: int = 0
+    seconds_left: float | None = None
+    last: str = ""
+    failures: dict[str, str] = field(default_factory=dict)
+    left_out: int = 0  # not started: the budget was spent
+
+
+class Timing:
+    """Expected seconds of a job: the mean of records of the same data set and method, else of all, times its seeds."""
+
+    def __init__(self, done: Iterable[Record]) -> None:
+        self.known: dict[tuple[str, ...], list[float]] = {}
+        for record in done:
+            self.learn(str(record.get("dataset")), str(record.get("method")), record.get("seconds") or 0.0)
+
+    def learn(self, dataset: str, method: str, seconds: float) -> None:
+        for name in ((dataset, method), ()):
+            self.known.setdefault(name, []).append(seconds)
+
+    def expected(self, job: Job) -> float | None:
+        known = self.known.get((job.config.dataset, job.config.method)) or self.known.get(())
+        return len(job.seeds) * sum(known) / len(known) if known else None
+
+    def total(self, jobs: Sequence[Job], workers: int) -> float | None:
+        each = [self.expected(job) for job in jobs]
+        return None if None in each else sum(e for e in each if e is not None) / workers
+
+
+def plan(
+    experiments: Sequence[Experiment],
+    seeds: Sequence[int],
+    done: Iterable[Record],
+    *,
+    quick: bool = False,
+    shard: tuple[int, int] = (1, 1),
+) -> list[Job]:
+    """The jobs that are missing, each configuration once, by priority; `shard` (k, n) takes every n-th from k on."""
+    there = {records.key(record) for record in done}
+    found: dict[str, Job] = {}
+    for experiment in experiments:
+        for cell in experiment.chosen(quick):
+            identity = cell.config.identity()
+            name = records.cell_key(identity)
+            missing = tuple(s for s in seeds if records.key({**identity, "seed": s}) not in there)
+            if missing and (name not in found or cell.priority < found[name].priority):
+                found[name] = Job(experiment.runner, cell.config, missing, cell.priority, experiment.name)
+    ordered = sorted(found.values(), key=lambda job: job.priority)
+    return ordered[shard[0] - 1 :: shard[1]]
+
+
+def execute(
+    jobs: Sequence[Job],
+    path: Path,
+    *,
+    device: str = "auto",
+    engine: str = "auto",
+    budget: float | None = None,
+    workers: int = 1,
+    tell: Tell | None = None,
+    watch: Any = None,
+) -> Progress:
+    """Runs the jobs and appends their records as they come."""
+    state, timing = Progress(len(jobs)), Timing(records.read(path))
+    start, waiting = time.monotonic(), list(jobs)
+
+    def following() -> Iterator[Job]:
+        while waiting:
+            left = None if budget is None else budget - (time.monotonic() - start)
+            fits = (j for j in waiting if left is None or (left > 0 and (timing.expected(j) or 0.0) <= left))
+            job = next(fits, None)
+            if job is None:
+                state.left_out = len(waiting)
+                return
+            waiting.remove(job)
+            yield job
+
+    ways = _here if workers == 1 else _processes
+    for job, made, error in ways(following(), device, engine, workers, watch):
+        for record in made:
+            records.append(path, {**record, "workers": workers})
+            timing.learn(job.config.dataset, job.config.method, record.get("seconds") or 0.0)
+        if error:
+            state.failures[job.title] = error
+        state.done, state.last = state.done + 1, job.title
+        state.seconds_left = timing.total(waiting, workers)
+        if tell is not None:
+            tell(state)
+    return state
+
+
+Result = tuple[Job, list[dict[str, Any]], str]
+
+
+def _here(jobs: Iterator[Job], device: str, engine: str, workers: int, watch: Any) -> Iterator[Result]:
+    for job in jobs:
+        yield job, *attempt(job, device, engine, watch)
+
+
+def _processes(jobs: Iterator[Job], device: str, engine: str, workers: int, watch: Any) -> Iterator[Result]:
+    """Several jobs at once in processes of their own; this process alone writes. When one dies (no memory), the jobs
+    of its pool are named and the rest goes on in a new pool."""
+    running: dict[Future[Any], Job] = {}
+    pool, more = _pool(workers), True
+    try:
+        while more or running:
+            while more and len(running) < workers:
+                job = next(jobs, None)
+                more = job is not None
+                if job is None:
+                    break
+                try:
+                    future = pool.submit(attempt, job, device, engine)
+                except BrokenExecutor:
+                    pool = _pool(workers)
+                    future = pool.submit(attempt, job, device, engine)
+                running[future] = job
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                job, error = running.pop(future), future.exception()
+                yield job, *(([], f"its process died: {error}") if error else future.result())
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    from multiprocessing import get_context
+
+    share = max(1, (os.cpu_count() or 1) // workers)
+    return ProcessPoolExecutor(workers, get_context("spawn"), initializer=_use_threads, initargs=(share,))
+
+
+def _use_threads(count: int) -> None:
+    """Processes that all start as many threads as there are cores would wait for each other."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        import torch
+
+        torch.set_num_threads(count)
+
+
+def merge(path: Path, others: Iterable[Path]) -> int:
+    """Adds the records of other files that are not there yet; returns how many."""
+    there = {records.key(record) for record in records.read(path)}
+    added = 0
+    for other in others:
+        for record in records.read(other):
+            if records.key(record) not in there:
+                records.append(path, record)
+                there.add(records.key(record))
+                added += 1
+    return added

@@ -1,0 +1,1 @@
+"""Figures and the HTML report; everything here reads records and nothing else."""

@@ -1,0 +1,115 @@
+"""The summary of a page in words: what was run, who is ahead where, what it costs, what to be careful about."""
+
+from collections.abc import Iterable, Sequence
+from statistics import mode
+
+from protoevfl.reproduction.pages.averages import mean, spread
+from protoevfl.reproduction.record_stats import total_bytes
+from protoevfl.reproduction.spec import Cell, Record, dig
+
+Pairs = Sequence[tuple[Cell, Sequence[Record]]]
+ABOVE = ("upper_bound",)  # not a competitor
+
+
+def summary(pairs: Pairs) -> list[str]:
+    """A few sentences."""
+    records = [record for _, some in pairs for record in some]
+    if not records:
+        return ["There are no records."]
+    return [opening(pairs, records), *leaders(pairs), *unseen(pairs), *imbalance(pairs)]
+
+
+def opening(pairs: Pairs, records: Sequence[Record]) -> str:
+    datasets, methods = _names(pairs, "dataset"), [m for m in _names(pairs, "method") if m != "split"]
+    seeds = {record.get("seed") for record in records}
+    return (
+        f"{len(records):,} runs of {len(pairs):,} configurations: {_list(methods)} on {_list(datasets)}, "
+        f"{len(seeds)} seed{'s' if len(seeds) != 1 else ''}."
+    )
+
+
+def leaders(pairs: Pairs) -> list[str]:
+    """For each data set, normal setting, fewest aligned rows: who is ahead, by how much, for how many bytes."""
+    said = []
+    for dataset in _names(pairs, "dataset"):
+        here = [
+            (c, r) for c, r in pairs
+            if c.config.dataset == dataset and c.config.setting == "normal" and not c.config.overrides
+            and mean(r, "metrics.accuracy") is not None and c.config.method not in ABOVE
+        ]  # fmt: skip
+        if not here:
+            continue
+        fewest = min(c.config.aligned for c, _ in here)
+        usual = mode(c.config.parties for c, _ in here if c.config.aligned == fewest)  # more parties see more
+        alike = [p for p in here if (p[0].config.aligned, p[0].config.parties) == (fewest, usual)]
+        ranked = sorted(alike, key=_accuracy, reverse=True)
+        best, records = ranked[0]
+        line = (
+            f"{dataset}, {fewest} aligned rows: {best.tags['method']} reaches {_accuracy(ranked[0]):.1f} "
+            f"± {100 * spread(records, 'metrics.accuracy'):.1f} % accuracy{_traffic(records)}"
+        )
+        if len(ranked) > 1:
+            line += f"; next is {ranked[1][0].tags['method']} with {_accuracy(ranked[1]):.1f} %{_traffic(ranked[1][1])}"
+        balanced = mean(records, "metrics.balanced_accuracy")
+        if dig(records[0], "metrics.auc") is not None and balanced is not None:
+            line += f" (balanced accuracy {100 * float(balanced):.1f} %; a constant answer has 50 %)"
+        said.append(line + ".")
+    return said
+
+
+def unseen(pairs: Pairs) -> list[str]:
+    """Recall of unseen classes by method, as it is set by default."""
+    found: dict[str, list[float]] = {}
+    for cell, records in pairs:
+        recall = mean(records, "metrics.unseen_recall")
+        if recall is not None and not cell.config.overrides:
+            found.setdefault(cell.tags["method"], []).append(100 * float(recall))
+    if not found:
+        return []
+    parts = [
+        f"{method} {sum(v) / len(v):.1f} % ({len(v)} cell{'s' if len(v) != 1 else ''})" for method, v in found.items()
+    ]
+    return [f"Recall of classes without a single label, mean over cells: {', '.join(parts)}."]
+
+
+def imbalance(pairs: Pairs) -> list[str]:
+    """The MID of the pools, by data set."""
+    said: dict[str, str] = {}
+    for cell, records in pairs:
+        values = dig(records[0], "split.mid") if records else None
+        if values:
+            said.setdefault(cell.config.dataset, f"{cell.config.dataset} {min(values):.2f} to {max(values):.2f}")
+    return [f"Class imbalance of the pools (MID, 0 is balanced): {', '.join(said.values())}."] if said else []
+
+
+def warnings(pairs: Pairs) -> list[str]:
+    """What a careful reader should know first."""
+    found = []
+    few = sum(1 for _, r in pairs if 0 < len(r) < 3)
+    if few:
+        found.append(f"{few} of {len(pairs)} configurations have fewer than three seeds: their spread says little.")
+    machines = {str(record.get("device")) for _, r in pairs for record in r if record.get("device")}
+    if len(machines) > 1:
+        found.append(f"Runs come from different devices ({', '.join(sorted(machines))}): do not compare seconds.")
+    if any(int(record.get("workers") or 1) > 1 for _, r in pairs for record in r):
+        found.append("Some runs shared their device with other runs: their seconds are too long.")
+    return found
+
+
+def _accuracy(pair: tuple[Cell, Sequence[Record]]) -> float:
+    value = mean(pair[1], "metrics.accuracy")
+    return -1.0 if value is None else 100 * float(value)
+
+
+def _traffic(records: Sequence[Record]) -> str:
+    totals = [t for t in map(total_bytes, records) if t is not None]
+    return f" for {sum(totals) / len(totals) / 1e6:.2f} MB" if totals else ""
+
+
+def _names(pairs: Pairs, tag: str) -> list[str]:
+    return list(dict.fromkeys(cell.tags[tag] for cell, _ in pairs if cell.tags.get(tag)))
+
+
+def _list(names: Iterable[str]) -> str:
+    *first, last = list(names) or ["nothing"]
+    return f"{', '.join(first)} and {last}" if first else last

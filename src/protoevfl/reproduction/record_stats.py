@@ -1,0 +1,70 @@
+"""Numbers worked out from a record: curves of its history, the exponent of a power law, a run's length.
+
+exponent of Theorem 1:  log( 1/T sum_{t<=T} |grad_t|^2 ) = a + b log T,  b by least squares over T = 2, 3, ...
+"""
+
+import math
+from collections.abc import Sequence
+
+from protoevfl.reproduction.spec import Record, Tags, dig
+
+
+def curve(record: Record, name: str) -> list[float]:
+    """The values a run reported under `name`, in order."""
+    found = [entry.get(name) for entry in record.get("history") or []]
+    return [float(value) for value in found if isinstance(value, int | float) and math.isfinite(value)]
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float | None:
+    """Least-squares slope of y against x; None with fewer than two different x.
+
+    >>> slope([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
+    2.0
+    """
+    if len(set(x)) < 2:
+        return None
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    return sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / sum((a - mx) ** 2 for a in x)
+
+
+def mean_squares(gradients: Sequence[float]) -> list[float]:
+    """1/T sum_{t<=T} g_t^2 for T = 1, 2, ..."""
+    total, found = 0.0, []
+    for count, g in enumerate(gradients, start=1):
+        total += g * g
+        found.append(total / count)
+    return found
+
+
+def exponent(record: Record, tags: Tags) -> float | None:
+    """The fitted exponent of a run's mean squared gradient norm.
+
+    >>> run = {"history": [{"gradient_norm": 1.0}] * 9}
+    >>> exponent(run, {})
+    0.0
+    """
+    values = mean_squares(curve(record, "gradient_norm"))
+    points = [(math.log(t), math.log(v)) for t, v in enumerate(values, start=1) if t > 1 and v > 0]
+    return slope([x for x, _ in points], [y for _, y in points]) if len(points) > 1 else None
+
+
+def last_loss(record: Record, tags: Tags) -> float | None:
+    losses = curve(record, "loss")
+    return losses[-1] if losses else None
+
+
+def pseudo_labels(record: Record, tags: Tags) -> float | None:
+    """How often the parties name their own pool rows right, in percent, mean over parties."""
+    found = dig(record, "metrics.pseudo_label_accuracy")
+    values = [v for v in found.values() if v is not None] if isinstance(found, dict) else []
+    return 100 * sum(values) / len(values) if values else None
+
+
+def length(record: Record, tags: Tags) -> float | None:
+    """Rounds or epochs of a curve's point."""
+    return float(tags["length"]) if "length" in tags else None
+
+
+def total_bytes(record: Record) -> float | None:
+    up, down = dig(record, "bytes.up"), dig(record, "bytes.down")
+    return None if up is None or down is None else float(up + down)

@@ -1,0 +1,140 @@
+"""A party's file as tensors: an encoder fitted on training rows, restored from JSON, applied batch by batch.
+
+Tables go through `data.features.TableEncoder`. Images are a list column: bytes stay bytes, other numbers are moved to
+0..1 by the training rows' range, and a picture that is not square is padded with its darkest value at right or below.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protoevfl.errors import UserError
+from protoevfl.rows.columns import as_images
+from protoevfl.rows.feature_codes import FeatureSpec
+from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.files import iter_batches
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """Which column holds the pictures, and their shape."""
+
+    column: str
+    shape: tuple[int, ...]  # (H, W) or (C, H, W)
+
+
+class ImageEncoder:
+    """Pictures of one column as (n, C, S, S), uint8 or float32 in 0..1; S is the longer side."""
+
+    spans = None
+
+    def __init__(self, column: str, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0) -> None:
+        self.column, self.shape, self.low, self.high = column, shape, low, high
+        self.side = max(shape[-2:])
+
+    @classmethod
+    def fit(cls, batches: Iterable[Any], image: ImageSpec) -> "ImageEncoder":
+        """The range of the training rows' pixels; bytes and pixels within 0..1 are left as they are."""
+        low, high = 0.0, 1.0
+        for batch in batches:
+            x = as_images(batch.column(image.column), image.shape, image.column)
+            if x.dtype != np.uint8 and len(x):
+                low, high = min(low, float(x.min())), max(high, float(x.max()))
+        return cls(image.column, image.shape, low, high)
+
+    @property
+    def columns(self) -> list[str]:
+        return [self.column]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return (1 if len(self.shape) == 2 else self.shape[0], self.side, self.side)
+
+    def transform(self, batch: Any, where: str = "the table") -> NDArray[Any]:
+        """(b, C, S, S) of one batch."""
+        return self.pixels(as_images(batch.column(self.column), self.shape, f"{where} {self.column}"))
+
+    def pixels(self, x: NDArray[Any]) -> NDArray[Any]:
+        """(b, C, H, W) -> (b, C, S, S), scaled and padded."""
+        if x.dtype != np.uint8:
+            x = np.clip((x - self.low) / (self.high - self.low), 0, 1).astype(np.float32)
+        pad = [(0, 0), (0, 0), *((0, self.side - size) for size in x.shape[2:])]
+        return np.pad(x, pad)
+
+    def state(self) -> dict[str, Any]:
+        facts = {"column": self.column, "shape": list(self.shape), "low": self.low, "high": self.high}
+        return {"kind": "images", "version": VERSION, **facts}
+
+
+Encoder = TableEncoder | ImageEncoder
+
+
+def row_shape(encoder: Encoder) -> tuple[int, ...]:
+    """The shape of one encoded row."""
+    return encoder.row_shape if isinstance(encoder, ImageEncoder) else (encoder.width,)
+
+
+def encoder_state(encoder: Encoder) -> dict[str, Any]:
+    """JSON values; `encoder_from` restores them exactly."""
+    return encoder.state() if isinstance(encoder, ImageEncoder) else {"kind": "table", **encoder.state()}
+
+
+def encoder_from(state: Mapping[str, Any]) -> Encoder:
+    if state.get("kind") == "table":
+        return TableEncoder.from_state({name: value for name, value in state.items() if name != "kind"})
+    if state.get("kind") != "images" or state.get("version") != VERSION:
+        raise UserError("the encoder is of another version of protoevfl; train again")
+    return ImageEncoder(state["column"], tuple(state["shape"]), state["low"], state["high"])
+
+
+def fit_encoder(path: Path, spec: FeatureSpec, image: ImageSpec | None, keep: NDArray[np.bool_]) -> Encoder:
+    """An encoder fitted on the rows of `keep` (rows,), in one pass over the file."""
+    if image is not None:
+        return ImageEncoder.fit(selected(path, [image.column], keep), image)
+    return TableEncoder.fit(iter_batches(path, spec.features), spec, path.name, keep)
+
+
+def selected(path: Path, columns: list[str], keep: NDArray[np.bool_]) -> Iterator[Any]:
+    """The batches of a file, of each only the rows of `keep` (rows,)."""
+    import pyarrow as pa
+
+    start = 0
+    for batch in iter_batches(path, columns):
+        mask = keep[start : start + batch.num_rows]
+        start += batch.num_rows
+        if mask.any():
+            yield batch if mask.all() else batch.filter(pa.array(mask))
+    if start != len(keep):
+        raise UserError(f"{path.name} has {start} rows, {len(keep)} were expected; did the file change?")
+
+
+def encode_rows(encoder: Encoder, path: Path, rows: NDArray[np.int64], total: int) -> Tensor:
+    """The given rows of a file, encoded, in the given order; holds one batch and the result at a time."""
+    keep = np.zeros(total, np.bool_)
+    keep[rows] = True
+    place = np.cumsum(keep) - 1  # row of the file -> row of the result in file order
+    batches = selected(path, encoder.columns, keep)
+    found = stacked(encoder, batches, int(keep.sum()), path.name)  # (k, ...) in file order
+    return found[torch.from_numpy(place[rows])]
+
+
+def stacked(encoder: Encoder, batches: Iterable[Any], rows: int, where: str) -> Tensor:
+    """All rows of the batches, encoded into one tensor."""
+    if isinstance(encoder, TableEncoder):
+        return torch.from_numpy(encoder.transform(iter(batches), rows, where))
+    parts = [encoder.transform(batch, where) for batch in batches]
+    return torch.from_numpy(np.concatenate(parts) if parts else np.zeros((0, *encoder.row_shape), np.float32))
+
+
+def encoded_batches(encoder: Encoder, path: Path) -> Iterator[Tensor]:
+    """A whole file, batch by batch."""
+    for batch in iter_batches(path, encoder.columns):
+        yield stacked(encoder, [batch], batch.num_rows, path.name)

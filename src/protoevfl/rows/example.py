@@ -1,0 +1,121 @@
+"""Three companies' files to try everything on: a bank with the label, an insurer, a telephone company.
+
+`write_example` deals the columns of Credit (UCI, 30,000 customers) or of a small made-up table out to three files with
+partly overlapping customers, in three formats and with three spellings of the same ids, and writes the
+`protoevfl.toml` that goes with them. `new/` holds customers that no training file has, with the truth beside them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from protoevfl.errors import UserError
+from protoevfl.rows.files import read_columns, scan
+
+SHARE = 0.75  # of the customers that each company knows
+NEW = 0.2  # of the customers that nobody trained on
+LABEL = "default"
+_CREDIT_LABEL = "default.payment.next.month"
+_CREDIT = {
+    "bank": ["LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE", "PAY_0", "PAY_2"],
+    "insurer": ["PAY_3", "PAY_4", "PAY_5", "PAY_6", *(f"BILL_AMT{i}" for i in range(1, 7))],
+    "telco": [f"PAY_AMT{i}" for i in range(1, 7)],
+}
+_MADE_UP = {
+    "bank": ["income", "age", "branch", "customer_since", "overdraft"],
+    "insurer": ["premium", "claims", "region", "bonus"],
+    "telco": ["minutes", "late_payments", "tariff", "roaming"],
+}
+_FILES = {"bank": "bank.parquet", "insurer": "insurer.csv", "telco": "telco.csv.gz"}
+
+
+def write_example(out_dir: Path | str, source: Path | str = "synthetic", rows: int = 3000, seed: int = 0) -> Path:
+    """Write the three files, `new/` and protoevfl.toml into `out_dir`; returns the path of protoevfl.toml. `source` is
+    "synthetic" or the path of Credit as CSV."""
+    made_up = str(source) == "synthetic"
+    table, columns = (_made_up(rows, seed), _MADE_UP) if made_up else (_credit(Path(source), rows), _CREDIT)
+    out = Path(out_dir)
+    (out / "new").mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    people = rng.permutation(table.num_rows)
+    unknown, known = np.split(people, [int(NEW * len(people))])
+    for party, names in columns.items():
+        label = [LABEL] if party == "bank" else []
+        own = rng.permutation(known[rng.random(len(known)) < SHARE])
+        _write(out / _FILES[party], table.select(["customer_id", *names, *label]).take(pa.array(own)))
+        _write(out / "new" / _FILES[party], table.select(["customer_id", *names]).take(pa.array(np.sort(unknown))))
+    _write(out / "new" / "truth.csv", table.select(["customer_id", LABEL]).take(pa.array(np.sort(unknown))))
+    path = out / "protoevfl.toml"
+    path.write_text(_toml(() if made_up else ("SEX", "EDUCATION", "MARRIAGE")), encoding="utf-8")
+    return path
+
+
+def write_credit_example(credit_csv: Path | str | None, out_dir: Path | str, rows: int = 6000) -> Path:
+    """The example from Credit where its file is at hand, else from the made-up table."""
+    found = credit_csv is not None and Path(credit_csv).is_file()
+    return write_example(out_dir, credit_csv if found and credit_csv else "synthetic", rows)
+
+
+def _credit(path: Path, rows: int) -> Any:
+    if _CREDIT_LABEL not in scan(path).names:
+        raise UserError(f"{path.name} is not the Credit table: it has no column '{_CREDIT_LABEL}'")
+    names = [c for part in _CREDIT.values() for c in part]
+    table = read_columns(path, ["ID", *names, _CREDIT_LABEL]).slice(0, rows)
+    label = pa.array(np.where(table[_CREDIT_LABEL].to_numpy() == 1, "yes", "no"))
+    columns = {"customer_id": pa.array(table["ID"].to_numpy() + 100_000)} | {c: table[c] for c in names}
+    return pa.table({**columns, LABEL: label})
+
+
+def _made_up(rows: int, seed: int) -> Any:
+    """Three hidden traits (means, care, strain) show in every company's columns, and make the label."""
+    rng = np.random.default_rng([seed, 7])
+    means, care, strain = rng.normal(size=(3, rows))
+
+    def noise(scale: float) -> Any:
+        return rng.normal(0, scale, rows)
+
+    risk = 1.4 * strain - 1.0 * care - 0.8 * means + noise(0.7) - 1.3
+    columns: dict[str, Any] = {
+        "customer_id": 100_000 + rng.permutation(10 * rows)[:rows],
+        "income": np.exp(10 + 0.5 * means + noise(0.3)).round(),
+        "age": np.clip(45 + 9 * care + noise(9), 18, 95).round().astype(int),
+        "branch": rng.choice(["north", "south", "east", "west"], rows),
+        "customer_since": np.datetime64("2015-01-01") + (400 * care + noise(500)).astype("timedelta64[D]"),
+        "overdraft": pa.array(strain + noise(1) > 1),
+        "premium": pa.array(np.exp(6 + 0.4 * means + noise(0.4)).round(2), mask=rng.random(rows) < 0.05),
+        "claims": rng.poisson(np.exp(0.6 * strain - 0.5)),
+        "region": rng.choice(["city", "country", "coast"], rows, p=[0.6, 0.3, 0.1]),
+        "bonus": np.clip(5 + 2.5 * care + noise(1.5), 0, 12).round().astype(int),
+        "minutes": np.exp(5 + 0.3 * means + noise(0.6)).round(1),
+        "late_payments": rng.poisson(np.exp(0.7 * strain - 0.4 * care - 0.5)),
+        "tariff": np.where(means + noise(1) > 0.5, "premium", "basic"),
+        "roaming": pa.array(np.exp(1 + means + noise(1)).round(2), mask=rng.random(rows) < 0.1),
+    }
+    return pa.table({**columns, LABEL: np.where(risk > 0, "yes", "no")})
+
+
+def _write(path: Path, table: Any) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+        return
+    if "telco" in path.name:  # the same customer numbers, as another system would export them
+        spelt = pa.array([f"{value}.0" for value in table["customer_id"].to_pylist()])
+        table = table.set_column(0, "customer_id", spelt)
+    with pa.output_stream(str(path), compression="detect") as sink:
+        pacsv.write_csv(table, sink, pacsv.WriteOptions(quoting_style="needed"))
+
+
+def _toml(categorical: tuple[str, ...]) -> str:
+    codes = f"\ncategorical = {list(categorical)!r}".replace("'", '"') if categorical else ""
+    parties = "\n".join(
+        f'\n[[party]]\nname = "{name}"\nfile = "{file}"\nid = "customer_id"\nfeatures = "all"{codes * (name == "bank")}'
+        for name, file in _FILES.items()
+    )
+    return (
+        "# Three companies, one question: which of the bank's customers will default?\n"
+        f'version = 1\noutput = "run"\nseed = 0\n\n[label]\nparty = "bank"\ncolumn = "{LABEL}"\n{parties}\n'
+    )

@@ -1,0 +1,153 @@
+"""Which rows are aligned, which lie in whose pool, which are test rows.
+
+Rules, in the order they apply (all draws from numpy Generators of (seed, purpose)):
+
+1. Aligned rows: with more than two classes as many of each class, remaining rows to the classes with most rows;
+   with two classes the natural rates. A class gives at most half of its train rows; what it cannot give comes
+   from the others (ModelNet-10 has 106 bathtubs: 53 can be aligned).
+2. Pools: disjoint, none of the aligned rows, at least one row of every class at every party. The requested
+   profile is met exactly where the rows suffice, else as nearly as they allow (`profiles.nearest_counts`), and
+   the summary says so; `exact=True` makes that an error.
+3. Setting: `few_shot` keeps `shots` aligned rows of the given classes, `zero_shot` none. `aligned` counts before
+   this removal, and the removed rows go to nobody, so pools are the same in all settings of one seed.
+
+For one seed the aligned rows of a smaller N_a are among those of a larger one.
+"""
+
+import hashlib
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from protoevfl.rows import split_counts
+from protoevfl.rows.dataset import Array, Dataset
+from protoevfl.rows.split_counts import SplitSpec
+
+__all__ = ["Split", "SplitSpec", "make_split", "split_dataset"]
+
+ROWS, ORDER = 0, 2  # purposes of random draws; 1 is for the profile
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row numbers of a data set; `counts` are those of the pools."""
+
+    spec: SplitSpec
+    seed: int
+    aligned: Tensor  # (N_a,) int64, the same order at every party
+    pools: tuple[Tensor, ...]  # M x (N_u,) int64
+    test: Tensor  # (n_test,) int64
+    aligned_counts: tuple[int, ...]  # (Z,)
+    counts: tuple[tuple[int, ...], ...]  # (M, Z)
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def unseen(self) -> tuple[int, ...]:
+        """Classes without an aligned row by request."""
+        return self.spec.classes if self.spec.setting == "zero_shot" else ()
+
+    @property
+    def rare(self) -> tuple[int, ...]:
+        """Classes with `shots` aligned rows by request."""
+        return self.spec.classes if self.spec.setting == "few_shot" else ()
+
+    @property
+    def hash(self) -> str:
+        """sha256 over the row numbers of all parts."""
+        digest = hashlib.sha256()
+        for rows in (self.aligned, *self.pools, self.test):
+            digest.update(len(rows).to_bytes(8, "little") + rows.numpy().astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def imbalance(self) -> dict[str, list[float]]:
+        """Gamma, MID and WCS of each party's pool."""
+        from protoevfl.core import imbalance
+
+        counts = torch.tensor(self.counts, dtype=torch.float64)  # (M, Z)
+        return {
+            "gamma": [float(imbalance.gamma(row)) for row in counts],
+            "mid": [float(imbalance.mid(row)) for row in counts],
+            "wcs": [float(value) for value in imbalance.wcs(counts)],
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """What a record stores about the split."""
+        return {
+            "spec": asdict(self.spec),
+            "seed": self.seed,
+            "hash": self.hash,
+            "aligned_counts": list(self.aligned_counts),
+            "pool_counts": [list(row) for row in self.counts],
+            "test_rows": len(self.test),
+            **self.imbalance(),
+            "notes": list(self.notes),
+        }
+
+    def summary(self) -> str:
+        """The split in a few lines of text."""
+        measures = self.imbalance()
+        lines = [
+            f"{self.spec.dataset}: {len(self.aligned):,} aligned rows {list(self.aligned_counts)}, "
+            f"{len(self.test):,} test rows, setting {self.spec.setting} {list(self.spec.classes) or ''}".rstrip()
+        ]
+        for m, row in enumerate(self.counts):
+            gamma, mid, wcs = (measures[key][m] for key in ("gamma", "mid", "wcs"))
+            lines.append(
+                f"party {m + 1}: {sum(row):,} pool rows {list(row)}, Gamma {gamma:.1f}, MID {mid:.3f}, WCS {wcs:.3f}"
+            )
+        return "\n".join([*lines, *self.notes, f"rows sha256 {self.hash}"])
+
+
+def split_dataset(dataset: Dataset, spec: SplitSpec, seed: int) -> Split:
+    """The split of a data set by its own train and test rows and its own defaults."""
+    spec = replace(spec, dataset=dataset.name)
+    labels = dataset.labels[dataset.train]
+    return make_split(labels, spec, seed, rows=dataset.train, test=dataset.test, classes=dataset.classes)
+
+
+def make_split(
+    labels_train: Tensor,
+    spec: SplitSpec,
+    seed: int,
+    rows: Tensor | None = None,
+    test: Tensor | None = None,
+    classes: int | None = None,
+) -> Split:
+    """Draws a split; `rows` are the row numbers of `labels_train` (default 0, 1, ...), `test` is passed through."""
+    labels = labels_train.numpy()
+    frequency = np.bincount(labels, minlength=classes or 0)  # (Z,)
+    split_counts.check(spec, frequency)
+    aligned = split_counts.aligned_counts(spec, frequency)  # (Z,)
+    left = frequency - aligned
+    pool, notes = split_counts.pool_rows(spec, left)
+    counts, adapted = split_counts.pool_counts(spec, pool, left, seed)
+    kept = split_counts.kept_counts(spec, aligned)
+    drawn = _draw(labels, aligned, kept, counts, seed)
+    numbers = torch.arange(len(labels)) if rows is None else rows
+    return Split(
+        spec=spec,
+        seed=seed,
+        aligned=numbers[drawn[0]],
+        pools=tuple(numbers[part] for part in drawn[1:]),
+        test=torch.empty(0, dtype=torch.int64) if test is None else test,
+        aligned_counts=tuple(kept.tolist()),
+        counts=tuple(tuple(row) for row in counts.tolist()),
+        notes=(*notes, *adapted),
+    )
+
+
+def _draw(labels: Array, aligned: Array, kept: Array, counts: Array, seed: int) -> list[Array]:
+    """Positions of the aligned rows, then of each pool, each in random order."""
+    rng = np.random.default_rng([seed, ROWS])
+    parts: list[list[Array]] = [[] for _ in range(1 + len(counts))]
+    for z in range(len(aligned)):
+        order = rng.permutation(np.flatnonzero(labels == z))
+        parts[0].append(order[: kept[z]])
+        cuts = aligned[z] + np.cumsum([0, *counts[:, z]])
+        for m in range(len(counts)):
+            parts[1 + m].append(order[cuts[m] : cuts[m + 1]])
+    shuffle = np.random.default_rng([seed, ORDER])
+    return [shuffle.permutation(np.concatenate(part)) for part in parts]

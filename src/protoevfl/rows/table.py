@@ -1,0 +1,88 @@
+"""What one party holds, and the labels: `PartyTable` and `Labels`."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from protoevfl.errors import UserError
+from protoevfl.rows.dataset import Dataset
+from protoevfl.rows.encode import encode_table
+from protoevfl.rows.splits import Split
+from protoevfl.rows.views import party_views
+
+
+@dataclass(frozen=True)
+class PartyTable:
+    """One party's rows: images (c, H, W) uint8 or columns (D,) float32."""
+
+    name: str
+    pool: Tensor  # (N_u, ...) unaligned rows of its own
+    aligned: Tensor  # (N_a, ...) in the order common to all parties
+    query: Tensor  # (n_q, ...) rows to predict, in the order common to all parties
+    spans: tuple[tuple[int, int], ...] | None = None  # tables: [start, end) of each source column; images: None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row."""
+        return tuple(self.pool.shape[1:])
+
+    def __post_init__(self) -> None:
+        for part in (self.aligned, self.query):
+            if part.shape[1:] != self.pool.shape[1:] or part.dtype != self.pool.dtype:
+                raise UserError(f"{self.name}: pool, aligned and query rows must have the same columns")
+        for what, part in (("pool", self.pool), ("aligned", self.aligned), ("query", self.query)):
+            if part.is_floating_point() and not torch.isfinite(part).all():
+                raise UserError(f"{self.name}: its {what} rows hold a value that is not finite; clean them first")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The active party's labels, and labels that exist in a simulation only (to measure, never to train)."""
+
+    classes: int  # Z
+    aligned: Tensor  # (N_a,) int64
+    query: Tensor  # (n_q,) int64, simulation only
+    pools: tuple[Tensor, ...] = ()  # M x (N_u,) int64, simulation only
+    unseen: tuple[int, ...] = ()  # classes declared to have no label
+    rare: tuple[int, ...] = ()  # classes declared to have few
+
+    def __post_init__(self) -> None:
+        for labels in (self.aligned, self.query, *self.pools):
+            if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < self.classes:
+                raise UserError(f"labels must lie in 0..{self.classes - 1}")
+        if torch.isin(self.aligned, torch.tensor(self.unseen, dtype=torch.int64)).any():
+            raise UserError("a class declared unseen has an aligned label")
+
+
+def party_tables(dataset: Dataset, split: Split, parties: int | None = None) -> list[PartyTable]:
+    """The table of each party; scalers are fitted on its own pool and aligned rows only."""
+    parties = len(split.pools) if parties is None else parties
+    if parties != len(split.pools):
+        raise UserError(f"the split is for {len(split.pools)} parties, not {parties}")
+    return [_party_table(dataset, split, party, views) for party, views in enumerate(party_views(dataset, parties))]
+
+
+def _party_table(dataset: Dataset, split: Split, party: int, views: list[int]) -> PartyTable:
+    name, spans = f"party {party + 1}", None
+    if isinstance(dataset.features, Tensor):
+        parts = [dataset.features[rows][:, views] for rows in (split.pools[party], split.aligned, split.test)]
+    else:
+        fit_rows = torch.cat([split.pools[party], split.aligned])
+        encoded = encode_table([dataset.features[c] for c in views], fit_rows)
+        spans = encoded.spans
+        parts = [encoded.values[rows] for rows in (split.pools[party], split.aligned, split.test)]
+    pool, aligned, query = parts
+    return PartyTable(name, pool, aligned, query, spans)
+
+
+def labels_of(dataset: Dataset, split: Split) -> Labels:
+    """The labels that go with `party_tables`."""
+    return Labels(
+        classes=dataset.classes,
+        aligned=dataset.labels[split.aligned],
+        query=dataset.labels[split.test],
+        pools=tuple(dataset.labels[rows] for rows in split.pools),
+        unseen=split.unseen,
+        rare=split.rare,
+    )

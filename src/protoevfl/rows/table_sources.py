@@ -1,0 +1,96 @@
+"""Adult and Credit: columns of numbers and categories as they come; scaling happens at the party (`encode.py`)."""
+
+import csv
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from protoevfl.errors import UserError
+from protoevfl.rows import fetch, uci
+from protoevfl.rows.dataset import Array, Column, Dataset, held_out
+
+ADULT = fetch.Remote(
+    file="adult.csv.gz",
+    urls=("https://archive.ics.uci.edu/static/public/2/adult.zip",),
+    sha256="d99d5b2c07ff6c7e09b6e0cefe115f6835d5c7b6efebdb9276238f1243c6369b",
+    unpack=uci.adult_csv,
+    advice="It is made from adult.zip of https://archive.ics.uci.edu/dataset/2/adult: "
+    "run once where that site can be reached, or put the file into a folder and set PROTOEVFL_DATA to it",
+)
+CREDIT = fetch.Remote(
+    file="credit.csv.gz",
+    urls=("https://archive.ics.uci.edu/static/public/350/data.csv",),
+    sha256="f7b7d22d1f8dd27dadb25d4b78d8a4ae7c441ab6cc12d1ea58c0efc54d4d1788",
+    unpack=uci.credit_csv,
+    advice="It is made from https://archive.ics.uci.edu/dataset/350: "
+    "run once where that site can be reached, or put the file into a folder and set PROTOEVFL_DATA to it",
+)
+ADULT_TEXT = frozenset(
+    {"workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "native-country"}
+)
+INCOMES = ("<=50K", ">50K")
+CREDIT_CODES = frozenset({"SEX", "EDUCATION", "MARRIAGE"})
+CREDIT_LABEL = uci.CREDIT_COLUMNS[-1]
+
+
+def _read_table(path: Path, header: Sequence[str]) -> dict[str, list[str]]:
+    try:
+        with gzip.open(path, "rt", newline="") as file:
+            rows = list(csv.reader(file))
+    except (*fetch.UNREADABLE, csv.Error) as error:
+        raise UserError(f"{path} cannot be read ({error}); fetch it again") from error
+    if not rows or tuple(rows[0]) != tuple(header) or any(len(row) != len(header) for row in rows):
+        raise UserError(f"{path} must have the columns {', '.join(header)}; fetch it again")
+    if len(rows) < 2:
+        raise UserError(f"{path} has a header and no rows; fetch it again")
+    return {name: list(values) for name, values in zip(header, zip(*rows[1:], strict=True), strict=True)}
+
+
+def _category(name: str, text: list[str], train: Tensor) -> Column:
+    """Categories are the values of the train rows, `?` (missing) being one of them; others get code -1."""
+    values = np.array(text)
+    known = np.unique(values[train.numpy()])
+    codes = np.searchsorted(known, values).clip(max=len(known) - 1)
+    return Column(name, np.where(known[codes] == values, codes, -1), tuple(known.tolist()))
+
+
+def _codes(path: Path, name: str, text: list[str], known: Sequence[str]) -> Array:
+    """(n,) which of the known values each row holds; the labels depend on it, so nothing else is let in."""
+    code = {value: i for i, value in enumerate(known)}
+    if wrong := [value for value in text if value not in code]:
+        raise UserError(f"{path}: column '{name}' holds '{wrong[0]}', not one of {', '.join(known)}; fetch it again")
+    return np.array([code[value] for value in text], dtype=np.int64)
+
+
+def _number(name: str, text: list[str]) -> Column:
+    heavy = name.startswith(("capital-", "BILL_AMT", "PAY_AMT", "LIMIT_BAL"))
+    try:
+        return Column(name, np.array(text, dtype=np.float64), log=heavy)
+    except ValueError as error:
+        raise UserError(f"column '{name}' must hold numbers ({error}); fetch the file again") from error
+
+
+def adult(root: str | Path | None) -> Dataset:
+    path = fetch.obtain(ADULT, root)
+    table = _read_table(path, uci.ADULT_COLUMNS)
+    is_test = _codes(path, "split", table.pop("split"), ("train", "test")) == 1
+    labels = _codes(path, "income", table.pop("income"), INCOMES)
+    train, test = torch.from_numpy(np.flatnonzero(~is_test)), torch.from_numpy(np.flatnonzero(is_test))
+    if not len(train):
+        raise UserError(f"{path} has no train rows; fetch it again")
+    columns = (_category(k, v, train) if k in ADULT_TEXT else _number(k, v) for k, v in table.items())
+    return Dataset("adult", INCOMES, tuple(columns), torch.from_numpy(labels), train, test)
+
+
+def credit(root: str | Path | None) -> Dataset:
+    path = fetch.obtain(CREDIT, root)
+    table = _read_table(path, uci.CREDIT_COLUMNS)
+    table.pop("ID")
+    labels = _codes(path, CREDIT_LABEL, table.pop(CREDIT_LABEL), ("0", "1"))
+    train, test = held_out(labels, 0.2)
+    columns = (_category(k, v, train) if k in CREDIT_CODES else _number(k, v) for k, v in table.items())
+    return Dataset("credit", ("pays", "defaults"), tuple(columns), torch.from_numpy(labels), train, test)

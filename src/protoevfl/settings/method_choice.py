@@ -1,0 +1,97 @@
+"""A method and its privacy settings as plain JSON values, so that a kept run does not depend on later presets."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, cast
+
+from protoevfl.errors import UserError
+from protoevfl.method import Method
+from protoevfl.privacy.policy import PrivacySettings, settings_from, split_overrides
+from protoevfl.settings.config import PrivacyConfig
+from protoevfl.settings.presets import build, settings
+
+LEAST_OF_CLASS = 5  # rows under which a class is not shown to other parties
+ONE_WAY = ("local", "ss_vfl_i")  # nothing derived from labels leaves the owner, whatever the settings
+CENTRAL = ("upper_bound",)  # needs all columns in one place: no federated run
+
+
+def method_facts(method: Method) -> dict[str, Any]:
+    """{"name", "settings"} with every field, dotted."""
+    return {"name": method.name, "settings": dict(_dotted(asdict(cast(Any, method))))}
+
+
+def method_from(facts: Mapping[str, Any]) -> Method:
+    return build(facts["name"], "default", "table", facts["settings"])
+
+
+def kind_of(kinds: Iterable[str]) -> str:
+    """The kind of a run from those of its parties: "table", "images", or "mixed"."""
+    found = set(kinds)
+    return found.pop() if len(found) == 1 else "mixed"
+
+
+def choose_method(
+    name: str, preset: str, kind: str, overrides: Mapping[str, Any], privacy: PrivacyConfig | None = None
+) -> Method:
+    """The method for a kind of data; in one-way mode without the rounds that are made of labels."""
+    if name in CENTRAL:
+        raise UserError(f"{name} needs all columns in one place, which separate files do not give; use another method")
+    given = dict(overrides)
+    if kind == "mixed":
+        given = {**_equal_widths(name, preset, overrides), **given}
+    method = build(name, preset, _presets_of(kind), given)
+    if privacy is None or privacy.preset != "one_way" or name in ONE_WAY:
+        return method
+    rounds = next((f for f in method_facts(method)["settings"] if f in ("rounds", "rounds.count")), None)
+    if rounds is None:
+        raise UserError(f'{name} sends what it derives from labels; [privacy] preset = "one_way" needs proto_evfl')
+    return build(name, preset, _presets_of(kind), {**given, rounds: 0})
+
+
+def _presets_of(kind: str) -> str:
+    return "images" if kind == "images" else "table"
+
+
+def _equal_widths(name: str, preset: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Parties of columns and of images must send embeddings of one width: the output layer, of the method's width."""
+    settings = method_facts(build(name, preset, "table", overrides))["settings"]
+    if not {"width", "layers"} <= set(settings):
+        raise UserError(
+            f"some parties hold images and others columns, whose embeddings differ under {name}; use proto_evfl"
+        )
+    return {"layers": ["output"]}
+
+
+def privacy_settings(
+    privacy: PrivacyConfig, method: str = "", preset: str = "default", kind: str = "table",
+    overrides: Mapping[str, Any] | None = None,
+) -> PrivacySettings:  # fmt: skip
+    """Defences of the method's preset, no class of under 5 rows shown, and the configuration's own values on top; the
+    preset "none" starts from nothing."""
+    base: dict[str, Any] = {}
+    if privacy.preset != "none":
+        own = privacy_of(method, preset, _presets_of(kind), overrides or {}) if method else PrivacySettings()
+        base = {**asdict(own), "min_class_count": max(own.min_class_count, LEAST_OF_CLASS)}
+    given = {
+        "clip": privacy.clip,
+        "prototype_noise": privacy.prototype_noise,
+        "embedding_noise": privacy.embedding_noise,
+        "label_epsilon": privacy.label_epsilon,
+        "min_class_count": privacy.minimum_class_rows,
+        "epsilon": privacy.epsilon_budget,
+        "delta": privacy.delta,
+    }
+    return settings_from({**base, **{name: value for name, value in given.items() if value is not None}})
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", list(value) if isinstance(value, tuple) else value
+
+
+def privacy_of(method: str, preset: str, dataset: str, overrides: Mapping[str, Any]) -> PrivacySettings:
+    """The privacy settings of a preset ("privacy.*") with overrides on top."""
+    return split_overrides({**settings(method, preset, dataset), **overrides})[1]

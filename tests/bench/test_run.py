@@ -1,0 +1,146 @@
+"""From a configuration to records: the keys the issue promises, bytes by hand, phases, lockstep, JSON."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from protoevfl.bench.run import RunConfig, engine_for, prepare, run
+from protoevfl.core import random as rnd
+from protoevfl.method import Report
+from protoevfl.rows.splits import SplitSpec
+from tests.tiny import short
+
+QUICK: dict[str, Any] = short("proto_evfl") | {"layers": ["output"]}
+COUNT = "rounds.count"
+PROTO = RunConfig(aligned=60, pool=30, overrides=QUICK)
+KEYS = {
+    "method", "preset", "dataset", "aligned", "setting", "classes", "parties", "seed", "metrics", "bytes", "rounds",
+    "seconds", "peak_memory_mb", "split_hash", "versions",
+}  # fmt: skip
+METRICS = {
+    "accuracy", "balanced_accuracy", "macro_f1", "auc", "seen_accuracy", "unseen_recall", "harmonic_mean",
+    "per_class_recall", "classes_predicted",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def records() -> list[dict[str, Any]]:
+    return run(RunConfig(aligned=60, pool=30, overrides=QUICK | {COUNT: 1}), [3, 1], device="cpu")
+
+
+def test_a_record_has_every_promised_key(records: list[dict[str, Any]]) -> None:
+    for record in records:
+        assert set(record) >= KEYS
+        assert set(record["metrics"]) >= METRICS
+        assert set(record["bytes"]) >= {"up", "down", "by_type"}
+        assert set(record["versions"]) >= {"protoevfl", "torch", "python"}
+    assert [record["seed"] for record in records] == [3, 1]
+
+
+def test_a_record_is_plain_json(records: list[dict[str, Any]]) -> None:
+    for record in records:
+        text = json.dumps(record, allow_nan=False)
+        assert json.dumps(json.loads(text)) == text
+
+
+def test_rates_are_fractions(records: list[dict[str, Any]]) -> None:
+    for name in ("accuracy", "balanced_accuracy", "macro_f1", "seen_accuracy"):
+        assert 0 <= records[0]["metrics"][name] <= 1
+    assert len(records[0]["metrics"]["per_class_recall"]) == 10
+    assert records[0]["metrics"]["unseen_recall"] is None
+
+
+def test_bytes_are_those_counted_by_hand(records: list[dict[str, Any]]) -> None:
+    """3 passive parties, 60 aligned rows, width 84, 10 classes; round 0 uploads, one round of prototypes."""
+    up = 3 * 60 * 84 * 4
+    learned = 3 * (60 * 84 + 10) * 4
+    down = 3 * (8 + (10 * 84 + 10 + 10) * 4)
+    for record in records:
+        assert record["bytes"]["by_type"] == {
+            "Embeddings": {"up": up, "down": 0},
+            "Learn": {"up": 0, "down": down},
+            "Learned": {"up": learned, "down": 0},
+        }
+        assert (record["bytes"]["up"], record["bytes"]["down"]) == (up + learned, down)
+        assert set(record["bytes"]["by_party"]) == {"1", "2", "3"}
+        assert record["rounds"] == 2
+
+
+def test_time_is_told_by_phase(records: list[dict[str, Any]]) -> None:
+    record = records[0]
+    assert {"warm-up", "rounds", "head", "predict"} <= set(record["phases"])
+    assert sum(record["phases"].values()) == pytest.approx(2 * record["seconds"])  # two seeds share the clock
+    assert record["peak_memory_mb"] > 1
+
+
+def test_seeds_have_different_splits_and_settings_the_same_pools(records: list[dict[str, Any]]) -> None:
+    assert records[0]["split_hash"] != records[1]["split_hash"]
+    normal = prepare(PROTO, 0, "cpu")
+    zero = prepare(RunConfig(aligned=60, pool=30, setting="zero_shot", classes=(3,), overrides=QUICK), 0, "cpu")
+    pools = zip(normal.split.pools, zero.split.pools, strict=True)
+    assert all(torch.equal(a.sort().values, b.sort().values) for a, b in pools)
+    assert 3 not in zero.owner.labels
+    assert zero.owner.unseen == (3,)
+    assert 3 in zero.labels.query
+
+
+def test_zero_shot_reports_what_was_never_seen() -> None:
+    record = run(RunConfig(aligned=60, pool=30, setting="zero_shot", classes=(3,), overrides=QUICK), [0], device="cpu")[
+        0
+    ]
+    metrics = record["metrics"]
+    assert record["classes"] == [3]
+    assert metrics["unseen_recall"] == metrics["per_class_recall"][3]
+    assert metrics["harmonic_mean"] is not None
+
+
+def test_few_shot_reports_the_recall_of_rare_classes() -> None:
+    record = run(RunConfig(aligned=60, pool=30, setting="few_shot", classes=(3,), overrides=QUICK), [0], device="cpu")[
+        0
+    ]
+    assert record["metrics"]["rare_recall"] == record["metrics"]["per_class_recall"][3]
+
+
+def test_every_subset_of_parties_can_be_asked() -> None:
+    record = run(RunConfig(aligned=60, pool=30, parties=2, overrides=QUICK), [0], device="cpu", subsets=True)[0]
+    subsets = record["metrics"]["subsets"]
+    assert set(subsets) == {"0", "1", "0+1"}
+    assert subsets["0+1"] == record["metrics"]["accuracy"]
+
+
+def test_a_watcher_sees_the_reports_of_every_seed() -> None:
+    seen: list[tuple[int, Report]] = []
+    run(PROTO, [0, 1], device="cpu", watch=lambda index, report: seen.append((index, report)))
+    for index in range(2):
+        assert [report.phase for i, report in seen if i == index][-1] == "head"
+
+
+def test_prediction_bytes_are_not_in_the_training_ledger() -> None:
+    record = run(RunConfig(aligned=60, pool=30, overrides=QUICK | {COUNT: 0}), [0], device="cpu")[0]
+    assert record["bytes"]["by_type"]["Embeddings"] == {"up": 3 * 60 * 84 * 4, "down": 0}
+    assert "Embed" not in record["bytes"]["by_type"]
+
+
+def test_parties_of_one_seed_have_their_own_keys() -> None:
+    world = prepare(PROTO, 5, "cpu")
+    assert world.keys == {m: rnd.key(5, "party", m) for m in range(4)}
+    assert len(set(world.keys.values()) | {world.owner.key}) == 5
+
+
+def test_a_configuration_says_its_split() -> None:
+    config = RunConfig(dataset="digits", aligned=50, setting="few_shot", classes=(1, 2), shots=3, parties=2)
+    expected = SplitSpec(dataset="digits", parties=2, aligned=50, setting="few_shot", classes=(1, 2), shots=3)
+    assert config.split_spec() == expected
+    assert json.loads(json.dumps(config.identity()))["classes"] == [1, 2]
+
+
+def test_both_engines_can_be_asked_for() -> None:
+    from protoevfl.federation.engines.in_process import InProcess
+    from protoevfl.federation.engines.stacked import Stacked
+    from protoevfl.settings.presets import build
+
+    method, worlds = build("proto_evfl", overrides=QUICK), [prepare(PROTO, 0, "cpu")]
+    assert isinstance(engine_for(method, worlds, "loop", "cpu"), InProcess)
+    assert isinstance(engine_for(method, worlds, "stacked", "cpu"), Stacked)

@@ -1,0 +1,135 @@
+"""The driver advances runs in lockstep, passes reports on in order, and stops or skips when a party is lost."""
+
+from collections.abc import Generator, Mapping
+
+import pytest
+import torch
+
+from protoevfl.errors import UserError
+from protoevfl.federation.lockstep import Address, PartyLostError, drive, finish
+from protoevfl.messages import Describe, Done, Message
+from protoevfl.method import PartyError, Replies, Report, Requests, reports
+
+
+class Echo:
+    """An engine that answers everything with the request and keeps what it was asked."""
+
+    def __init__(self, lost: dict[Address, str] | None = None) -> None:
+        self.asked: list[dict[Address, Message]] = []
+        self.lost = lost or {}
+
+    def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message | PartyError]:
+        self.asked.append(dict(requests))
+        return {a: PartyError(a[1], self.lost[a]) if a in self.lost else r for a, r in requests.items()}
+
+
+def talk(steps: int, parties: int = 2) -> Generator[Requests | Report, Replies, list[int]]:
+    """Asks `steps` times and reports twice after each; returns how many parties answered each time."""
+    answered = []
+    for step in range(steps):
+        replies = yield {m: Describe(10 * m + step) for m in range(parties)}
+        assert all(replies[m] == Describe(10 * m + step) for m in replies)
+        answered.append(len(replies))
+        yield Report("a", step, steps)
+        yield Report("b", step, steps)
+    return answered
+
+
+def drain(
+    driving: Generator[tuple[int, Report], None, list[list[int]]],
+) -> tuple[list[tuple[int, Report]], list[list[int]]]:
+    seen = []
+    while True:
+        try:
+            seen.append(next(driving))
+        except StopIteration as stop:
+            return seen, stop.value
+
+
+def test_runs_of_different_lengths_go_in_lockstep() -> None:
+    engine = Echo()
+    seen, results = drain(drive([talk(1), talk(3), talk(0)], engine))
+    assert [sorted({run for run, _ in batch}) for batch in engine.asked] == [[0, 1], [1], [1]]
+    assert results == [[2], [2, 2, 2], []]
+    assert len(seen) == 8
+
+
+def test_each_run_gets_its_own_replies() -> None:
+    engine = Echo()
+    finish([talk(2, parties=1), talk(2, parties=3)], engine)
+    assert set(engine.asked[0]) == {(0, 0), (1, 0), (1, 1), (1, 2)}
+
+
+def test_reports_come_in_order() -> None:
+    seen, _ = drain(drive([talk(2), talk(2)], Echo()))
+    for run in range(2):
+        mine = [(r.phase, r.step) for number, r in seen if number == run]
+        assert mine == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    assert [r.step for _, r in seen] == sorted(r.step for _, r in seen)  # lockstep: no run is a step ahead
+
+
+def test_reports_before_the_first_and_without_any_request() -> None:
+    def quiet() -> Generator[Requests | Report, Replies, str]:
+        yield Report("only")
+        return "end"
+
+    engine = Echo()
+    assert finish([quiet(), quiet()], engine) == ["end", "end"]
+    assert engine.asked == []
+    assert reports(quiet()) == [Report("only")]
+
+
+def test_asking_nobody_is_answered_by_nobody() -> None:
+    def lonely() -> Generator[Requests | Report, Replies, Replies]:
+        replies = yield {}
+        return replies
+
+    engine = Echo()
+    assert finish([lonely()], engine) == [{}]
+    assert engine.asked == []
+
+
+def test_no_runs_at_all() -> None:
+    assert finish([], Echo()) == []
+
+
+def test_a_lost_party_stops_the_run_and_is_named() -> None:
+    with pytest.raises(PartyLostError, match="party 1 did not answer: no route") as caught:
+        finish([talk(2)], Echo({(0, 1): "no route"}))
+    assert isinstance(caught.value, UserError)
+
+
+def test_a_lost_party_can_be_skipped() -> None:
+    _, results = drain(drive([talk(2), talk(2)], Echo({(1, 0): "gone"}), on_party_loss="skip"))
+    assert results == [[2, 2], [1, 1]]
+
+
+def test_an_engine_that_forgets_a_party_counts_as_its_loss() -> None:
+    class Forgetful(Echo):
+        def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message | PartyError]:
+            return {a: r for a, r in requests.items() if a != (0, 1)}
+
+    with pytest.raises(PartyLostError, match="party 1"):
+        finish([talk(1)], Forgetful())
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(UserError, match="abort or skip"):
+        drain(drive([talk(1)], Echo(), on_party_loss="ignore"))
+
+
+def test_an_error_in_a_talk_is_not_swallowed() -> None:
+    def broken() -> Generator[Requests | Report, Replies, None]:
+        yield {0: Done()}
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        finish([broken()], Echo())
+
+
+def test_results_may_be_tensors() -> None:
+    def answer() -> Generator[Requests | Report, Replies, torch.Tensor]:
+        yield {0: Done()}
+        return torch.ones(2)
+
+    assert torch.equal(finish([answer()], Echo())[0], torch.ones(2))

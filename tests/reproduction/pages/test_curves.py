@@ -1,0 +1,37 @@
+"""Curves: one line a method, points in the order of their cost."""
+
+import numpy as np
+
+from protoevfl.bench.run import RunConfig
+from protoevfl.reproduction.pages import curves
+from protoevfl.reproduction.spec import Cell
+from tests.reproduction import fake
+
+
+def pairs(*lengths: int) -> list[tuple[Cell, list[dict[str, object]]]]:
+    made = []
+    for method, name in (("vanilla", "epochs"), ("proto_evfl", "rounds.count")):
+        for n in lengths:
+            config = RunConfig(dataset="mine", method=method, overrides={name: n})
+            tags = {"dataset": "mine", "method": method, "length": str(n)}
+            made.append((Cell(tags, config), [fake.record(config, seed) for seed in (0, 1)]))
+    return made
+
+
+def test_points_are_sorted_by_megabytes_and_each_method_is_named() -> None:
+    (picture,) = curves.accuracy_bytes(pairs(10, 2, 5))
+    (ax,) = picture.figure.axes
+    assert ax.get_xscale() == "log"
+    lines = [line.get_xdata() for line in ax.get_lines() if len(line.get_xdata()) == 3]
+    assert len(lines) >= 2
+    assert all(np.all(np.diff(x) > 0) for x in lines)
+    assert {t.get_text() for t in ax.get_legend().get_texts()} == {"vanilla", "proto_evfl"}
+
+
+def test_exchanges_have_a_picture_of_their_own() -> None:
+    assert curves.accuracy_rounds(pairs(2))[0].slug != curves.accuracy_bytes(pairs(2))[0].slug
+
+
+def test_nothing_recorded_is_no_picture() -> None:
+    for draw in (curves.accuracy_bytes, curves.accuracy_rounds, curves.losses, curves.gradients):
+        assert draw([]) == []

@@ -1,0 +1,35 @@
+"""The files of a reproduction: each experiment's table, CSV and pictures, one summary, one page."""
+
+from pathlib import Path
+
+from protoevfl.bench import records as files
+from protoevfl.reproduction.catalogue import EXPERIMENTS
+from protoevfl.reproduction.pages.render import render
+from tests.reproduction import fake
+
+
+def test_every_file_that_is_named_is_there_and_steps_reach_the_end(tmp_path: Path) -> None:
+    chosen, records = [EXPERIMENTS["imbalance"], EXPERIMENTS["selection"]], tmp_path / "records.jsonl"
+    for record in fake.records([cell for e in chosen for cell in e.cells]):
+        files.append(records, record)
+    steps: list[tuple[int, int]] = []
+    written = render(chosen, records, tmp_path / "out", png=False, step=lambda done, total: steps.append((done, total)))
+    assert all(path.is_file() for path in written)
+    assert len(written) == len(set(written))
+    names = {path.name for path in written}
+    assert {"imbalance.md", "imbalance.csv", "selection.md", "selection.csv", "results.md", "report.html"} <= names
+    assert not any(name.endswith(".png") for name in names)
+    assert steps == [(1, 3), (2, 3)]  # the page comes last
+    summary = (tmp_path / "out" / "results.md").read_text()
+    assert "## The paper's claims" in summary
+    for experiment in chosen:
+        table = (tmp_path / "out" / f"{experiment.name}.md").read_text()
+        assert table in summary
+    for link in [line.split("](")[1].rstrip(")") for line in summary.splitlines() if line.startswith("![")]:
+        assert (tmp_path / "out" / link).is_file()
+
+
+def test_without_records_there_are_the_paper_s_numbers_and_no_page(tmp_path: Path) -> None:
+    written = render([EXPERIMENTS["ablation"]], tmp_path / "none.jsonl", tmp_path / "out")
+    assert {path.name for path in written} == {"ablation.md", "ablation.csv", "results.md"}
+    assert "paper 81.6" in (tmp_path / "out" / "ablation.md").read_text()

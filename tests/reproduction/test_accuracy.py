@@ -1,0 +1,39 @@
+"""The experiments on accuracy hold the paper's cells: all data sets, all class sets, all numbers of parties."""
+
+import pytest
+
+from protoevfl.reproduction import accuracy
+from protoevfl.reproduction.grid import ALIGNED, IMAGES, TABLES
+from protoevfl.reproduction.spec import Experiment
+
+
+def places(experiment: Experiment, **tags: str) -> list[dict[str, str]]:
+    return [dict(c.tags) for c in experiment.cells if all(c.tags.get(k) == v for k, v in tags.items())]
+
+
+@pytest.mark.parametrize("method", ["proto_evfl", "proto_evfl one_way", "proto_evfl paper", "vanilla", "fedhssl"])
+def test_every_method_has_a_cell_for_each_number_of_rows(method: str) -> None:
+    for experiment, datasets in ((accuracy.ACCURACY_IMAGES, IMAGES), (accuracy.ACCURACY_TABLES, TABLES)):
+        for dataset in datasets:
+            found = {p["aligned"] for p in places(experiment, dataset=dataset, method=method, setting="normal")}
+            assert found == set(map(str, ALIGNED))
+
+
+def test_twenty_class_sets_each_unseen_and_rare_for_both_methods() -> None:
+    assert len(accuracy.CLASS_SETS) == 20
+    for names in accuracy.CLASS_SETS:
+        found = {(p["setting"], p["method"]) for p in places(accuracy.RARE_CLASSES, classes=names)}
+        assert len(found) == 4
+    for c in accuracy.RARE_CLASSES.cells:
+        assert " ".join(map(str, c.config.classes)) == c.tags["classes"]
+
+
+def test_six_and_eight_parties_on_both_image_sets() -> None:
+    for dataset in IMAGES:
+        assert {p["parties"] for p in places(accuracy.PARTIES, dataset=dataset)} >= {"6", "8"}
+    assert all(c.config.parties == int(c.tags["parties"]) for c in accuracy.PARTIES.cells)
+
+
+def test_imbalance_needs_no_training_and_names_every_party() -> None:
+    for dataset in (*IMAGES, *TABLES):
+        assert {p["party"] for p in places(accuracy.IMBALANCE, dataset=dataset)} == {"1", "2", "3", "4"}

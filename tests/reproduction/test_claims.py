@@ -1,0 +1,44 @@
+from protoevfl.reproduction import claims
+from protoevfl.reproduction.catalogue import EXPERIMENTS
+from protoevfl.reproduction.measure import Store
+from tests.reproduction import fake
+
+
+def _judged(store: Store) -> dict[str, str]:
+    return {claim.text: verdict for claim, verdict, _ in claims.verdicts(store)}
+
+
+def test_without_records_nothing_is_judged() -> None:
+    verdicts = set(_judged(Store([])).values())
+    assert verdicts == {claims.MISSING, claims.UNTESTABLE}
+
+
+def test_fake_records_are_judged_as_they_were_made() -> None:
+    records = [r for e in EXPERIMENTS.values() for r in fake.records(e.cells)]
+    found = _judged(Store(records))
+    assert found["Proto-EVFL is the most accurate method on images, normal setting"] == claims.YES
+    assert found["Its accuracy with 1000 aligned rows is within 1.2 points of the upper bound"] == claims.NO
+    assert found["The printed settings (preset `paper`) give the printed accuracy"] == claims.NO
+    assert found["It recognises unseen classes"] == claims.YES
+    assert found["It needs fewer bytes than SS-VFL and FedHSSL"] == claims.YES
+    assert found["Label inference gets 8.89 %: prototypes do not leak labels"] == claims.NO
+    assert found["The squared gradient norm falls as 1/sqrt(T)"] == claims.UNTESTABLE
+    assert claims.MISSING not in found.values()
+
+
+def test_a_claim_turns_when_the_numbers_turn() -> None:
+    experiment = EXPERIMENTS["parties"]
+    records = fake.records(experiment.cells)
+    name = "It is ahead of FedHSSL with 6 and 8 parties"
+    assert _judged(Store(records))[name] == claims.YES
+    records[0]["metrics"]["accuracy"] = records[1]["metrics"]["accuracy"] = 0.1  # the first cell of Proto-EVFL
+    assert _judged(Store(records))[name] == claims.PARTLY
+    for record in records:
+        record["metrics"]["accuracy"] = 0.1 if record["method"] == "proto_evfl" else 0.9
+    assert _judged(Store(records))[name] == claims.NO
+
+
+def test_every_claim_names_an_experiment() -> None:
+    assert {c.experiment for c in claims.CLAIMS} <= set(EXPERIMENTS)
+    others = set(EXPERIMENTS) - {c.experiment for c in claims.CLAIMS}
+    assert others == {"convergence", "pieces", "margins"}  # a figure without numbers; what the paper does not have

@@ -1,0 +1,88 @@
+"""Files to tensors: the rows asked for in the order asked for, encoders that come back from JSON, images."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from protoevfl.errors import UserError
+from protoevfl.rows import files
+from protoevfl.rows.encoders import (
+    ImageEncoder,
+    ImageSpec,
+    encode_rows,
+    encoded_batches,
+    encoder_from,
+    encoder_state,
+    fit_encoder,
+    row_shape,
+)
+from protoevfl.settings.config import Config, PartyFile, resolve
+
+
+@pytest.fixture(scope="module")
+def bank(config: Config) -> PartyFile:
+    return resolve(config)["bank"]
+
+
+def test_rows_come_in_the_order_asked_for_whatever_the_batches(
+    bank: PartyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = files.count_rows(bank.info.path)
+    encoder = fit_encoder(bank, np.ones(total, np.bool_))
+    whole = torch.cat(list(encoded_batches(encoder, bank.info.path)))
+    rows = np.array([7, 3, total - 1, 0])
+    assert torch.equal(encode_rows(encoder, bank.info.path, rows, total), whole[rows])
+    monkeypatch.setattr(files, "_CELLS", 50)  # batches of a few rows
+    assert torch.equal(encode_rows(encoder, bank.info.path, rows, total), whole[rows])
+    with pytest.raises(UserError, match="did the file change"):
+        encode_rows(encoder, bank.info.path, rows[:2], total - 5)
+
+
+def test_the_encoder_does_not_see_rows_kept_aside(bank: PartyFile) -> None:
+    total = files.count_rows(bank.info.path)
+    keep = np.arange(total) < total // 2
+    half, all_ = fit_encoder(bank, keep), fit_encoder(bank, np.ones(total, np.bool_))
+    assert encoder_state(half) != encoder_state(all_)
+    first = torch.cat(list(encoded_batches(half, bank.info.path)))[: total // 2]
+    assert abs(float(first[:, 0].mean())) < 1e-5  # standardised on exactly these rows
+
+
+def test_encoders_come_back_from_json(bank: PartyFile) -> None:
+    encoder = fit_encoder(bank, np.ones(files.count_rows(bank.info.path), np.bool_))
+    again = encoder_from(json.loads(json.dumps(encoder_state(encoder))))
+    same = zip(encoded_batches(encoder, bank.info.path), encoded_batches(again, bank.info.path), strict=True)
+    assert all(torch.equal(a, b) for a, b in same)
+    assert row_shape(again) == row_shape(encoder)
+    with pytest.raises(UserError, match="version"):
+        encoder_from({"kind": "images", "version": 99})
+
+
+def images(tmp_path: Path, dtype: str, bank: PartyFile) -> tuple[PartyFile, np.ndarray]:
+    x = (np.arange(5 * 6).reshape(5, 6) * 8).astype(dtype)
+    kind = pa.list_(pa.uint8() if dtype == "uint8" else pa.float32(), 6)
+    pq.write_table(pa.table({"pixels": pa.array(list(x), kind)}), tmp_path / "x.parquet")
+    party = replace(bank.config, image=ImageSpec("pixels", (2, 3)), file=tmp_path / "x.parquet")
+    return replace(bank, config=party, info=files.scan(tmp_path / "x.parquet")), x
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_images_are_padded_to_squares_and_numbers_moved_to_0_1(tmp_path: Path, dtype: str, bank: PartyFile) -> None:
+    file, x = images(tmp_path, dtype, bank)
+    encoder = fit_encoder(file.info.path, file.spec, file.config.image, np.array([True, True, True, True, False]))
+    assert isinstance(encoder, ImageEncoder)
+    out = encode_rows(encoder, file.info.path, np.array([4, 0]), 5)
+    assert out.shape == (2, 1, 3, 3)
+    assert not out[:, :, 2].any()  # the padded line
+    if dtype == "uint8":
+        assert out.dtype == torch.uint8
+        assert torch.equal(out[0, 0, :2], torch.from_numpy(x[4].reshape(2, 3)))
+    else:
+        assert float(out.max()) == 1.0  # row 4 lies above the range of the training rows
+        assert torch.allclose(out[1, 0, :2], torch.from_numpy(x[0].reshape(2, 3)) / float(x[:4].max()))
+    assert encoder_state(encoder_from(encoder_state(encoder))) == encoder_state(encoder)

@@ -1,0 +1,86 @@
+"""Tables in memory: names, classes and encoders, and errors that say which table is wrong."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from protoevfl.errors import UserError
+from protoevfl.rows.in_memory import encode, encode_labels, named, prepare, same_rows
+
+BANK = pa.table({"age": [20, 30, 40, 50], "city": ["a", "b", "a", "b"]})
+SHOP = pa.table({"spent": [1.0, 2.0, 3.0, 4.0]})
+
+
+def test_a_list_gets_names_and_an_absent_party_is_left_out() -> None:
+    assert list(named([BANK, SHOP])) == ["party_0", "party_1"]
+    assert list(named({"bank": BANK, "shop": None, "gym": SHOP})) == ["bank", "gym"]
+
+
+@pytest.mark.parametrize(("parties", "says"), [("bank.csv", "give the parties as"), ({"bank": BANK}, "2 or more")])
+def test_what_are_no_parties_is_told(parties: object, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        named(parties)
+
+
+def test_tables_of_different_length_are_named() -> None:
+    with pytest.raises(UserError, match="'bank': 4, 'shop': 3"):
+        same_rows({"bank": BANK, "shop": SHOP.slice(0, 3)})
+
+
+@pytest.mark.parametrize(
+    ("labels", "codes", "classes"),
+    [
+        (["no", None, "yes", "no"], [0, -1, 1, 0], ["no", "yes"]),
+        ([3.0, float("nan"), 7.0, 3.0], [0, -1, 1, 0], [3, 7]),
+        (pa.array([1, 0, 1, 0]), [1, 0, 1, 0], [0, 1]),
+        (np.array([True, False, True, False]), [1, 0, 1, 0], [False, True]),
+    ],
+)
+def test_labels_become_class_numbers_and_missing_ones_minus_one(
+    labels: object, codes: list[int], classes: list[object]
+) -> None:
+    found, names = encode_labels(labels, 4)
+    assert found.tolist() == codes
+    assert names.tolist() == classes
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ([1, 2, 3], "one value a row"),
+        ([0.5, 1.5, 2.5, 0.5], "must be classes"),
+        (["one", "one", None, "one"], "two or more"),
+    ],
+)
+def test_what_are_no_labels_is_told(labels: object, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        encode_labels(labels, 4)
+
+
+def test_labelled_rows_are_aligned_and_all_others_are_the_pool() -> None:
+    encoder, table = prepare("bank", BANK, BANK.slice(2), np.array([0, 1]), np.array([2, 3]))
+    assert len(table.aligned) == 2
+    assert len(table.pool) == 4  # two without a label, two that only the bank has
+    assert not len(table.query)
+    assert (encode(encoder, BANK.slice(0, 2), "bank") == table.aligned).all()
+
+
+def test_without_other_rows_the_labelled_ones_are_the_pool() -> None:
+    _, table = prepare("shop", SHOP, None, np.arange(4), np.arange(0))
+    assert (table.pool == table.aligned).all()
+
+
+def test_a_column_that_went_missing_is_named() -> None:
+    encoder, _ = prepare("bank", BANK, None, np.arange(4), np.arange(0))
+    with pytest.raises(UserError, match="no column 'city'"):
+        encode(encoder, BANK.select(["age"]), "bank")
+    with pytest.raises(UserError, match="the pool has no column 'city'"):
+        prepare("bank", BANK, BANK.select(["age"]), np.arange(4), np.arange(0))
+
+
+def test_images_keep_their_shape_and_another_shape_is_refused() -> None:
+    images = np.random.default_rng(0).integers(0, 255, (4, 1, 8, 8)).astype(np.uint8)
+    encoder, table = prepare("camera", images, None, np.arange(4), np.arange(0))
+    assert table.aligned.shape == (4, 1, 8, 8)
+    with pytest.raises(UserError, match="images of the shape"):
+        encode(encoder, images[..., :4], "camera")
