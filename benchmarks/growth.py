@@ -15,7 +15,7 @@ import torch
 from machine import Line, clock, exponent, party, resident_mb, table
 from protoevfl.core import random as rnd
 from protoevfl.federation.engines.stacked import Stacked
-from protoevfl.federation.lockstep import finish
+from protoevfl.federation.lockstep import lockstep
 from protoevfl.federation.middleware import Metered
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.settings.presets import build
@@ -84,8 +84,8 @@ class Whole:
         self.owner = LabelOwner(labels.to(device), classes, self.parties, rnd.key(0, "owner"))
 
     def run(self) -> None:
-        finish([self.method.train(self.owner)], self.engine)
-        finish([self.method.predict(self.owner, self.parties)], self.engine)
+        lockstep({0: self.method.train(self.owner)}, self.engine)
+        lockstep({0: self.method.predict(self.owner, self.parties)}, self.engine)
 
     def bytes(self) -> int:
         """What crossed, both ways."""

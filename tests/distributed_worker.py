@@ -15,11 +15,10 @@ from protoevfl.core import augment, losses, transport
 from protoevfl.core import random as rnd
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.engines.stacked import Stacked
-from protoevfl.federation.lockstep import finish
 from protoevfl.federation.party import Cohort, Party, Rows
 from protoevfl.methods.warmup import gather, own_rows
 from protoevfl.models import embed, extractor
-from tests.tiny import addresses, column_table, image_table, keys, owner, party_keys, quick
+from tests.tiny import addresses, column_table, finish, image_table, keys, owner, party_keys, quick
 
 MAKE = {"images": image_table, "tables": column_table}
 METHODS = {"images": ("proto_evfl", "fedhssl"), "tables": ("proto_evfl", "one_shot", "ss_vfl_c", "fedcvt")}

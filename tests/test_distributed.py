@@ -19,7 +19,7 @@ import torch
 from protoevfl import distributed
 from protoevfl.artifacts.run_dir import open_run
 from protoevfl.pipeline.simulate import train_files
-from protoevfl.progress import helping
+from protoevfl.progress import is_secondary_rank
 from protoevfl.rows.example import write_example
 from protoevfl.settings.config import load
 from tests.pipeline.example import fast
@@ -99,10 +99,10 @@ def test_alone_nothing_is_dealt_or_split() -> None:
 
 
 def test_only_the_first_process_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not helping()
+    assert not is_secondary_rank()
     monkeypatch.setenv("RANK", "1")
-    assert not helping()  # somebody else's RANK
+    assert not is_secondary_rank()  # somebody else's RANK
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
-    assert helping()
+    assert is_secondary_rank()
     monkeypatch.setenv("RANK", "0")
-    assert not helping()
+    assert not is_secondary_rank()

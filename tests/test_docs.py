@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from protoevfl.cli.main import COMMANDS, main
-from protoevfl.progress import MANNER
+from protoevfl.progress import OUTPUT
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -32,7 +32,7 @@ def commands(page: str) -> list[list[str]]:
 @pytest.mark.parametrize("page", RUN)
 def test_every_command_works(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(MANNER, "quiet", False)
+    monkeypatch.setattr(OUTPUT, "quiet", False)
     typed = commands(page)
     assert len(typed) > 5
     for arguments in typed:

@@ -14,13 +14,13 @@ from torch import Tensor
 from protoevfl import messages
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.engines.stacked import Stacked
-from protoevfl.federation.lockstep import Address, Engine, finish
+from protoevfl.federation.lockstep import Address, Engine
 from protoevfl.federation.middleware import Recorded
 from protoevfl.federation.owner import Central, LabelOwner
 from protoevfl.federation.party import Party
 from protoevfl.messages import Message
 from protoevfl.methods import METHODS, method_class
-from tests.tiny import CLASSES, QUERY, addresses, image_table, labels, owner, party_keys, quick
+from tests.tiny import CLASSES, QUERY, addresses, finish, image_table, labels, owner, party_keys, quick
 
 PARTIES = 2
 EVERY = pytest.mark.parametrize("name", METHODS)

@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from protoevfl import progress
-from protoevfl.progress import MANNER, Bars, bar, note
+from protoevfl.progress import OUTPUT, Bars, bar, note
 
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MANNER, "quiet", True)
+    monkeypatch.setattr(OUTPUT, "quiet", True)
 
 
 def test_nothing_is_drawn_when_stderr_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,14 +2,16 @@
 
 import dataclasses
 import typing
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from protoevfl.core import random as rnd
+from protoevfl.federation.lockstep import Engine, lockstep
 from protoevfl.federation.owner import LabelOwner
-from protoevfl.method import Method
+from protoevfl.method import Method, Report
 from protoevfl.methods import method_class
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings import presets
@@ -91,3 +93,17 @@ def addresses(seeds: int, parties: int) -> list[tuple[int, int]]:
 def party_keys(seeds: int, parties: int) -> dict[tuple[int, int], int]:
     """Their keys, as `run.prepare` makes them."""
     return {(r, m): rnd.key(r, "party", m) for r, m in addresses(seeds, parties)}
+
+
+def finish(talks: Sequence[Generator[Any, Any, Any]], engine: Engine, on_party_loss: str = "abort") -> list[Any]:
+    """What each talk returned, driven to its end."""
+    return list(lockstep(dict(enumerate(talks)), engine, on_party_loss=on_party_loss).values())
+
+
+def reports_of(
+    talks: Sequence[Generator[Any, Any, Any]], engine: Engine, on_party_loss: str = "abort"
+) -> list[tuple[int, Report]]:
+    """(run, report) of everything the talks reported on the way."""
+    heard: list[tuple[int, Report]] = []
+    lockstep(dict(enumerate(talks)), engine, lambda report, run: heard.append((run, report)), on_party_loss)
+    return heard

@@ -25,7 +25,7 @@ from protoevfl.artifacts.party import StoredParty
 from protoevfl.artifacts.run_dir import MANIFEST, open_run, write_run
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
-from protoevfl.notebook import watching
+from protoevfl.observer import for_a_fit
 from protoevfl.pipeline.train import Trained, train
 from protoevfl.rows.encoders import Encoder, ImageEncoder
 from protoevfl.rows.frames import Parties
@@ -79,10 +79,10 @@ class ProtoEVFL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method = choose_method(self.method, self.preset, kind, wanted)
         privacy = privacy_of(self.method, self.preset, "images" if kind == "images" else "table", wanted)
         device = choose_device(self.device)
-        with watching(self.progress) as (watch, progress):
+        with for_a_fit(self.progress) as observer:
             trained = train(
                 method, [t for _, t in prepared.values()], torch.from_numpy(codes[known]), len(self.classes_),
-                privacy=privacy, seed=self.seed, device=device, watch=watch, progress=progress,
+                privacy=privacy, seed=self.seed, device=device, observer=observer,
             )  # fmt: skip
         self._keep(trained, {n: e for n, (e, _) in prepared.items()}, [t for _, t in prepared.values()])
         return self

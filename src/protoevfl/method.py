@@ -7,13 +7,13 @@ affair, so the same code runs everywhere:
     replies = yield {m: Learn(...) for m in owner.parties}
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from protoevfl.messages import Message
+from protoevfl.messages import Embed, Embeddings, Message
 
 if TYPE_CHECKING:
     from protoevfl.federation.owner import LabelOwner
@@ -38,6 +38,8 @@ class PartyError:
     reason: str
 
 
+Exchanges = tuple[tuple[type[Message], type[Message]], ...]  # (request, reply) types
+PREDICTION: Exchanges = ((Embed, Embeddings),)  # what every method asks other parties for a prediction
 Requests = Mapping[int, Message]
 Replies = Mapping[int, Message]
 Talk = Generator[Requests | Report, Replies, None]
@@ -48,6 +50,10 @@ class Method(Protocol):
     """A frozen dataclass; its fields are its hyper-parameters."""
 
     name: ClassVar[str]
+
+    @property
+    def exchanges(self) -> Exchanges:
+        """The types of all that crosses a border while it trains and predicts; () where nothing does."""
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
         """The network of G parties; every parameter and buffer has a leading axis G."""
@@ -62,6 +68,9 @@ class Method(Protocol):
         """Class probabilities (n_query, Z) from the parties present."""
 
 
-def reports(talk: Iterator[Any]) -> list[Report]:
-    """All reports of a finished talk (a convenience for tests)."""
-    return [item for item in talk if isinstance(item, Report)]
+def plain_figures(report: Report) -> dict[str, Any]:
+    """A report's figures as JSON values."""
+    return {
+        name: value.detach().cpu().tolist() if isinstance(value, Tensor) else value
+        for name, value in report.values.items()
+    }

@@ -23,24 +23,24 @@ Step = Callable[[int, int], None]  # (done, total); total 0 means that it is not
 
 
 @dataclass
-class Manner:
+class Output:
     """How much is told; the command line sets it once (--quiet, --json)."""
 
     quiet: bool = False
     json: bool = False
 
 
-MANNER = Manner()
+OUTPUT = Output()
 
 
-def helping() -> bool:
+def is_secondary_rank() -> bool:
     """Whether this is one of torchrun's processes but the first: that one alone speaks and writes files."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "0") != "0"
 
 
 def note(text: str) -> None:
     """One line of comment for the user, unless --quiet."""
-    if not MANNER.quiet:
+    if not OUTPUT.quiet:
         print(text, file=sys.stderr, flush=True)
 
 
@@ -48,7 +48,7 @@ class Bars:
     """Lines with title, bar, done of total, time passed and time left; gone when the block ends."""
 
     def __init__(self, visible: bool | None = None) -> None:
-        self.visible = (not MANNER.quiet and sys.stderr.isatty()) if visible is None else visible
+        self.visible = (not OUTPUT.quiet and sys.stderr.isatty()) if visible is None else visible
         self.lines: dict[str, Any] = {}
         self.progress: Any = None
 

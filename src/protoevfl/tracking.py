@@ -1,7 +1,7 @@
 """Experiment tracking: MLflow and TensorBoard fed from a run's reports, where they are installed.
 
     with start(["tensorboard=logs"], {"method": "proto_evfl"}) as tracker:
-        tracker.report(report)          # every Report of a method
+        federation.train(tracker)       # an observer: every report of a method
         tracker.finish(metrics)         # accuracy and the like, at the end
 
 A report's figures are written as `<phase>/<name>`; what is not a number is left out.
@@ -10,12 +10,11 @@ A report's figures are written as `<phase>/<name>`; what is not a number is left
 import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from protoevfl.errors import UserError
-
-if TYPE_CHECKING:
-    from protoevfl.method import Report
+from protoevfl.method import Report
+from protoevfl.observer import Observer
 
 INSTALL = {"mlflow": "mlflow", "tensorboard": "tensorboard"}
 
@@ -27,14 +26,14 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
 
-class Tracker:
+class Tracker(Observer):
     """Hands the figures of reports to all writers."""
 
     def __init__(self, writers: Sequence[Writer] = ()) -> None:
         self.writers = list(writers)
         self.steps: dict[str, int] = {}
 
-    def report(self, report: "Report") -> None:
+    def report(self, report: Report, run: int = 0) -> None:
         """One report of a method; reports of a phase are counted where they carry no step."""
         self.steps[report.phase] = step = max(report.step, self.steps.get(report.phase, 0) + (not report.step))
         for name, value in numbers(report.values):

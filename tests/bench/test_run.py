@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.bench.run import RunConfig, engine_for, prepare, run
-from protoevfl.core import random as rnd
+from protoevfl.bench.run import RunConfig, prepare, run
+from protoevfl.federation.federation import parties_for, party_key
 from protoevfl.method import Report
+from protoevfl.observer import Observer
 from protoevfl.rows.splits import SplitSpec
 from tests.tiny import short
 
@@ -110,9 +111,14 @@ def test_every_subset_of_parties_can_be_asked() -> None:
     assert subsets["0+1"] == record["metrics"]["accuracy"]
 
 
-def test_a_watcher_sees_the_reports_of_every_seed() -> None:
+def test_an_observer_hears_the_reports_of_every_seed() -> None:
     seen: list[tuple[int, Report]] = []
-    run(PROTO, [0, 1], device="cpu", watch=lambda index, report: seen.append((index, report)))
+
+    class Ear(Observer):
+        def report(self, report: Report, run: int = 0) -> None:
+            seen.append((run, report))
+
+    run(PROTO, [0, 1], device="cpu", observer=Ear())
     for index in range(2):
         assert [report.phase for i, report in seen if i == index][-1] == "head"
 
@@ -125,8 +131,8 @@ def test_prediction_bytes_are_not_in_the_training_ledger() -> None:
 
 def test_parties_of_one_seed_have_their_own_keys() -> None:
     world = prepare(PROTO, 5, "cpu")
-    assert world.keys == {m: rnd.key(5, "party", m) for m in range(4)}
-    assert len(set(world.keys.values()) | {world.owner.key}) == 5
+    keys = {party_key(world.seed, m) for m in range(4)}
+    assert len(keys | {world.owner.key}) == 5
 
 
 def test_a_configuration_says_its_split() -> None:
@@ -141,6 +147,7 @@ def test_both_engines_can_be_asked_for() -> None:
     from protoevfl.federation.engines.stacked import Stacked
     from protoevfl.settings.presets import build
 
-    method, worlds = build("proto_evfl", overrides=QUICK), [prepare(PROTO, 0, "cpu")]
-    assert isinstance(engine_for(method, worlds, "loop", "cpu"), InProcess)
-    assert isinstance(engine_for(method, worlds, "stacked", "cpu"), Stacked)
+    method = build("proto_evfl", overrides=QUICK)
+    runs = [prepare(PROTO, 0, "cpu").simulated]
+    assert isinstance(parties_for(method, runs, "loop", "cpu"), InProcess)
+    assert isinstance(parties_for(method, runs, "stacked", "cpu"), Stacked)

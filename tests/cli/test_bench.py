@@ -15,8 +15,6 @@ from protoevfl.bench import records, run
 from protoevfl.cli import bench as cli_bench
 from protoevfl.cli import main as cli
 from protoevfl.errors import UserError
-from protoevfl.method import Report
-from protoevfl.progress import Bars
 
 SMALL = ["--methods", "local", "--set", "epochs=2", "--set", "models=1", "--device", "cpu"]
 FIELDS = {
@@ -210,17 +208,6 @@ def test_old_lines_without_subsets_are_mentioned(out: Path, capsys: pytest.Captu
     assert cli.main(given) == 0
     assert cli.main([*given, "--subsets"]) == 0
     assert "1 of them have no subsets" in capsys.readouterr().err
-
-
-def test_a_finished_phase_leaves_no_bar_at_its_end() -> None:
-    with Bars(visible=True) as bars:
-        watch = cli_bench.watching(bars, "vanilla")
-        watch(0, Report("warm-up", 3, 10))
-        before = [(t.description, t.completed, t.total) for t in bars.progress.tasks]
-        watch(0, Report("warm-up", 10, 10))
-        after = [(t.description, t.completed, t.total) for t in bars.progress.tasks]
-    assert before == [("vanilla: warm-up", 3, 10)]
-    assert after == [("vanilla: after warm-up", 0, None)]
 
 
 TWO = ["bench", "--device", "cpu", "--setting", "zero_shot", "--classes", "2,7", "--seeds", "0"]

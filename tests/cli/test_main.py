@@ -11,7 +11,7 @@ import typer
 
 from protoevfl.cli import main as cli
 from protoevfl.errors import UserError
-from protoevfl.progress import MANNER
+from protoevfl.progress import OUTPUT
 
 FORBIDDEN = ("torch", "numpy", "sklearn", "pyarrow", "nvflare", "protoevfl.bench.run", "protoevfl.cli.bench")
 
@@ -82,10 +82,10 @@ def test_commands_are_functions_commands_of_an_app_or_groups(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def one(count: int = 1) -> None:
-        print("one", count, MANNER.quiet)
+        print("one", count, OUTPUT.quiet)
 
     def two() -> None:
-        print("two", MANNER.quiet)
+        print("two", OUTPUT.quiet)
 
     _module(monkeypatch, one=one)
     assert cli.main(["one", "--count", "3", "--quiet"]) == 0

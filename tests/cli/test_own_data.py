@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from protoevfl.cli.main import main
-from protoevfl.progress import MANNER
+from protoevfl.progress import OUTPUT
 
 FAST = ["--set", "warm.epochs=2", "--set", "head.epochs=6"]
 
@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def loud() -> None:
-    MANNER.quiet = MANNER.json = False
+    OUTPUT.quiet = OUTPUT.json = False
 
 
 def test_init_writes_a_template_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,8 @@ import torch
 
 from protoevfl.deploy import kept_owner
 from protoevfl.federation.engines.in_process import InProcess
-from protoevfl.federation.lockstep import finish
 from protoevfl.federation.party import Party
-from tests.tiny import image_table, owner, party_keys, quick
+from tests.tiny import finish, image_table, owner, party_keys, quick
 
 NAMES = ["proto_evfl", "fedcvt", "laser", "vanilla"]  # one of each kind of head
 

@@ -23,10 +23,11 @@ from protoevfl.deploy.local import LocalParty
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
-from protoevfl.federation.lockstep import PartyLostError, drive
+from protoevfl.federation.lockstep import PartyLostError
 from protoevfl.federation.party import Party
 from protoevfl.messages import Embeddings, Learn, encode
 from tests.faults.federation import expected
+from tests.tiny import finish
 
 NAMES = ("bank", "shop", "tele")
 SPEC = JobSpec(
@@ -78,14 +79,9 @@ class World:
         method, owner = probe.make(self.spec.settings), probe.owner(3, self.spec.seed)
         engine.hello()
         loss = "skip" if self.spec.on_party_loss == "skip" else "abort"
-        for _ in drive([method.train(owner)], engine, loss):
-            pass
-        asking = drive([method.predict(owner, owner.parties)], engine, loss)
-        try:
-            while True:
-                next(asking)
-        except StopIteration as stop:
-            return stop.value[0]  # type: ignore[no-any-return]
+        finish([method.train(owner)], engine, loss)
+        (result,) = finish([method.predict(owner, owner.parties)], engine, loss)
+        return result  # type: ignore[no-any-return]
 
 
 @pytest.fixture(autouse=True)

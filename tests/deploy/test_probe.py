@@ -11,10 +11,11 @@ from protoevfl.core import random as rnd
 from protoevfl.deploy import probe
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
-from protoevfl.federation.lockstep import Address, drive, finish
+from protoevfl.federation.lockstep import Address
 from protoevfl.federation.party import Party
 from protoevfl.messages import Embeddings, Learned, Message, encode, payload_bytes
 from protoevfl.method import PartyError, Report
+from tests.tiny import finish, reports_of
 
 PARTIES, ROUNDS = 3, 4
 Change = Callable[[int, int, Message], Message | PartyError]  # (exchange, party, reply) -> reply
@@ -38,14 +39,8 @@ def run(change: Change = lambda number, party, reply: reply, seed: int = 0, roun
     method, owner = probe.make({"rounds": rounds, "rows": 2, "width": 3}), probe.owner(PARTIES, seed)
     keys = {(0, m): rnd.key(seed, "party", m) for m in range(PARTIES)}
     engine = Wire(InProcess({a: Party(method, probe.table("p"), k) for a, k in keys.items()}, wire=True), change)
-    for _ in drive([method.train(owner)], engine, "skip"):
-        pass
-    asking = drive([method.predict(owner, owner.parties)], engine, "skip")
-    try:
-        while True:
-            next(asking)
-    except StopIteration as stop:
-        (result,) = stop.value
+    finish([method.train(owner)], engine, "skip")
+    (result,) = finish([method.predict(owner, owner.parties)], engine, "skip")
     assert isinstance(result, Tensor)
     return result
 
@@ -124,7 +119,7 @@ def test_the_settings_say_how_much_is_sent() -> None:
 def test_every_round_is_reported() -> None:
     method, owner = probe.make({"rounds": ROUNDS}), probe.owner(2, 0)
     engine = InProcess({(0, m): Party(method, probe.table("p"), m) for m in range(2)})
-    reports = [report for _, report in drive([method.train(owner)], engine)]
+    reports = [report for _, report in reports_of([method.train(owner)], engine)]
     assert [(r.phase, r.step, r.steps) for r in reports] == [("probe", t + 1, ROUNDS) for t in range(ROUNDS)]
 
 

@@ -20,8 +20,8 @@ from protoevfl.deploy.kit import Kit, open_kit
 from protoevfl.deploy.provision import Project, provision
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.federation.engines.in_process import InProcess
-from protoevfl.federation.lockstep import finish
 from protoevfl.federation.party import Party
+from tests.tiny import finish
 
 PARTIES = ("bank", "shop", "tele")
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from protoevfl.errors import UserError
-from protoevfl.federation.lockstep import Address, PartyLostError, drive, finish
+from protoevfl.federation.lockstep import Address, PartyLostError, lockstep
 from protoevfl.messages import Describe, Done, Message
-from protoevfl.method import PartyError, Replies, Report, Requests, reports
+from protoevfl.method import PartyError, Replies, Report, Requests
+from tests.tiny import finish, reports_of
 
 
 class Echo:
@@ -35,23 +36,12 @@ def talk(steps: int, parties: int = 2) -> Generator[Requests | Report, Replies, 
     return answered
 
 
-def drain(
-    driving: Generator[tuple[int, Report], None, list[list[int]]],
-) -> tuple[list[tuple[int, Report]], list[list[int]]]:
-    seen = []
-    while True:
-        try:
-            seen.append(next(driving))
-        except StopIteration as stop:
-            return seen, stop.value
-
-
 def test_runs_of_different_lengths_go_in_lockstep() -> None:
     engine = Echo()
-    seen, results = drain(drive([talk(1), talk(3), talk(0)], engine))
+    results = finish([talk(1), talk(3), talk(0)], engine)
     assert [sorted({run for run, _ in batch}) for batch in engine.asked] == [[0, 1], [1], [1]]
     assert results == [[2], [2, 2, 2], []]
-    assert len(seen) == 8
+    assert len(reports_of([talk(1), talk(3), talk(0)], Echo())) == 8
 
 
 def test_each_run_gets_its_own_replies() -> None:
@@ -61,7 +51,7 @@ def test_each_run_gets_its_own_replies() -> None:
 
 
 def test_reports_come_in_order() -> None:
-    seen, _ = drain(drive([talk(2), talk(2)], Echo()))
+    seen = reports_of([talk(2), talk(2)], Echo())
     for run in range(2):
         mine = [(r.phase, r.step) for number, r in seen if number == run]
         assert mine == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
@@ -76,7 +66,7 @@ def test_reports_before_the_first_and_without_any_request() -> None:
     engine = Echo()
     assert finish([quiet(), quiet()], engine) == ["end", "end"]
     assert engine.asked == []
-    assert reports(quiet()) == [Report("only")]
+    assert reports_of([quiet()], engine) == [(0, Report("only"))]
 
 
 def test_asking_nobody_is_answered_by_nobody() -> None:
@@ -100,7 +90,7 @@ def test_a_lost_party_stops_the_run_and_is_named() -> None:
 
 
 def test_a_lost_party_can_be_skipped() -> None:
-    _, results = drain(drive([talk(2), talk(2)], Echo({(1, 0): "gone"}), on_party_loss="skip"))
+    results = finish([talk(2), talk(2)], Echo({(1, 0): "gone"}), on_party_loss="skip")
     assert results == [[2, 2], [1, 1]]
 
 
@@ -115,7 +105,14 @@ def test_an_engine_that_forgets_a_party_counts_as_its_loss() -> None:
 
 def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(UserError, match="abort or skip"):
-        drain(drive([talk(1)], Echo(), on_party_loss="ignore"))
+        finish([talk(1)], Echo(), on_party_loss="ignore")
+
+
+def test_runs_keep_their_numbers() -> None:
+    engine = Echo()
+    results = lockstep({3: talk(1), 5: talk(2)}, engine)
+    assert set(engine.asked[0]) == {(3, 0), (3, 1), (5, 0), (5, 1)}
+    assert results == {3: [2], 5: [2, 2]}
 
 
 def test_an_error_in_a_talk_is_not_swallowed() -> None:

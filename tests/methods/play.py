@@ -7,15 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from protoevfl.bench.run import RunConfig, World, ask, engine_for, prepare
+from protoevfl.bench.run import RunConfig, World, prepare
 from protoevfl.core import metrics
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.engines.stacked import Stacked
-from protoevfl.federation.lockstep import drive
+from protoevfl.federation.federation import parties_for
 from protoevfl.federation.middleware import Metered, Recorded
 from protoevfl.messages import Message, payload_bytes
 from protoevfl.method import Report
 from protoevfl.settings.presets import build
+from tests.tiny import finish, reports_of
 
 ALIGNED, POOL, SEEDS = 40, 30, (0, 1)
 TOLERANCE = 1e-3  # largest difference of class probabilities between engines
@@ -33,7 +34,8 @@ class Played:
     reports: list[Report]
 
     def predict(self, present: tuple[int, ...] | None = None) -> list[Tensor]:
-        return ask(self.method, self.worlds, self.engine, present or self.worlds[0].owner.parties)
+        parties = present or self.worlds[0].owner.parties
+        return finish([self.method.predict(w.owner, parties) for w in self.worlds], self.engine)
 
     def crossed(self, run: int = 0) -> set[tuple[str, str]]:
         """(direction, type) of everything that went over the border of a passive party."""
@@ -58,11 +60,11 @@ def play(name: str, overrides: dict[str, Any], engine: str = "stacked", wire: bo
     worlds = [prepare(cell, seed, "cpu") for seed in SEEDS]
     for world in worlds:
         shorten(world)
-    made = engine_for(method, worlds, engine, "cpu")
+    made = parties_for(method, [world.simulated for world in worlds], engine, "cpu")
     if isinstance(made, InProcess):
         made.wire = wire
     recorded = Recorded(Metered(made))
-    reports = [report for _, report in drive([method.train(w.owner) for w in worlds], recorded)]
+    reports = [report for _, report in reports_of([method.train(w.owner) for w in worlds], recorded)]
     assert isinstance(recorded.engine, Metered)
     return Played(worlds, made, method, recorded.transcript, recorded.engine, reports)
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.bench.run import RunConfig, engine_for, prepare
+from protoevfl.bench.run import RunConfig, prepare
 from protoevfl.core import metrics
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
-from protoevfl.federation.lockstep import drive, finish
+from protoevfl.federation.federation import parties_for
 from protoevfl.federation.party import Party
 from protoevfl.head import HeadSettings
 from protoevfl.messages import Describe, Embed, Learn, Learned, Message, WarmUp
@@ -19,7 +19,7 @@ from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.rounds import pseudo_labels
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.warmup import WarmUpSettings
-from tests.tiny import image_table, owner, party_keys, quick
+from tests.tiny import finish, image_table, owner, party_keys, quick, reports_of
 
 HEAD = HeadSettings(members=2, hidden=16, epochs=2)
 WARM = WarmUpSettings(epochs=3, batch=64)
@@ -42,8 +42,8 @@ class Watched:
 
 def talk(method: ProtoEVFL, **config: object) -> tuple[Watched, list[Report], object]:
     world = prepare(RunConfig(dataset="digits", aligned=60, pool=100, **config), 0, "cpu")  # type: ignore[arg-type]
-    engine = Watched(engine_for(method, [world], "stacked", "cpu"))
-    reports = [report for _, report in drive([method.train(world.owner)], engine)]
+    engine = Watched(parties_for(method, [world.simulated], "stacked", "cpu"))
+    reports = [report for _, report in reports_of([method.train(world.owner)], engine)]
     return engine, reports, world
 
 
@@ -121,7 +121,7 @@ def test_a_party_that_is_away_for_some_exchanges_is_done_without_and_catches_up(
             here = {a: r for a, r in requests.items() if a[1] != 2 or number not in away}
             return {**engine.exchange(here), **({} if len(here) == 3 else {(0, 2): PartyError(2, "away")})}
 
-    list(drive([method.train(mine)], Lossy(), "skip"))
+    finish([method.train(mine)], Lossy(), "skip")
     second = "WarmUp" if 0 in away else "Learn"
     third = "WarmUp" if away == (0, 1) else "Learn"
     assert asked == ["WarmUp", second, third, "Embed"]

@@ -71,9 +71,10 @@ def test_views_are_the_same_in_both_passes() -> None:
 
 
 def test_a_rebuilt_party_goes_on_as_if_nothing_had_happened() -> None:
-    from protoevfl.bench.run import RunConfig, engine_for, prepare
-    from protoevfl.federation.lockstep import drive
+    from protoevfl.bench.run import RunConfig, prepare
+    from protoevfl.federation.federation import parties_for
     from protoevfl.settings.presets import build
+    from tests.tiny import reports_of
 
     cell = RunConfig("digits", "vanilla", aligned=ALIGNED, pool=POOL)
     method = build("vanilla", "default", "digits", {**TINY, "decay": True})
@@ -92,8 +93,8 @@ def test_a_rebuilt_party_goes_on_as_if_nothing_had_happened() -> None:
     losses = []
     for wrap in (lambda e: e, Rebuilding):
         world = prepare(cell, 0, "cpu")
-        engine = wrap(engine_for(method, [world], "loop", "cpu"))
-        losses.append([report.values["loss"] for _, report in drive([method.train(world.owner)], engine)])
+        engine = wrap(parties_for(method, [world.simulated], "loop", "cpu"))
+        losses.append([report.values["loss"] for _, report in reports_of([method.train(world.owner)], engine)])
     torch.testing.assert_close(losses[0], losses[1])
 
 

@@ -10,6 +10,7 @@ import pytest
 from protoevfl.artifacts.run_dir import open_run
 from protoevfl.errors import UserError
 from protoevfl.method import Report
+from protoevfl.observer import Observer
 from protoevfl.pipeline.check import check
 from protoevfl.pipeline.evaluate import evaluate
 from protoevfl.pipeline.predict import predict
@@ -71,11 +72,12 @@ def test_nothing_is_written_when_training_is_stopped(tmp_path: Path) -> None:
     config = small_example(tmp_path, rows=400)
     before = sorted(p.name for p in tmp_path.iterdir())
 
-    def stop(report: Report) -> None:
-        raise KeyboardInterrupt
+    class Stop(Observer):
+        def report(self, report: Report, run: int = 0) -> None:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_files(config, watch=stop)
+        train_files(config, observer=Stop())
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 

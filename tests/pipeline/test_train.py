@@ -7,9 +7,11 @@ import torch
 
 from protoevfl.artifacts.owner import StoredOwner
 from protoevfl.artifacts.party import StoredParty
+from protoevfl.federation.owner import rare_classes
 from protoevfl.method import Report
 from protoevfl.methods import METHODS
-from protoevfl.pipeline.train import Trained, majority, measure, rare_classes, train
+from protoevfl.observer import Observer
+from protoevfl.pipeline.train import Trained, majority, measure, train
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.features import Number, TableEncoder
 from protoevfl.rows.ids import IdRules
@@ -75,11 +77,16 @@ def test_reports_and_the_parties_own_epochs_are_heard() -> None:
     method = build("proto_evfl", "default", "table", {"warm.epochs": 2, "head.epochs": 1})
     heard: list[Report] = []
     epochs: list[str] = []
+
+    class Ear(Observer):
+        def report(self, report: Report, run: int = 0) -> None:
+            heard.append(report)
+
+        def progress(self, what: str, done: int, total: int) -> None:
+            epochs.append(what)
+
     tables = [tiny.column_table(party=m) for m in range(2)]
-    train(
-        method, tables, tiny.labels(0, tiny.ALIGNED), tiny.CLASSES, watch=heard.append,
-        progress=lambda what, done, total: epochs.append(what),
-    )  # fmt: skip
+    train(method, tables, tiny.labels(0, tiny.ALIGNED), tiny.CLASSES, observer=Ear())
     assert {"warm-up", "head"} <= {r.phase for r in heard}
     assert any(what.startswith("party 2: ") for what in epochs)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl.artifacts import head_io, integrity
-from protoevfl.federation.lockstep import Address, finish
+from protoevfl.federation.lockstep import Address, lockstep
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.messages import Embeddings, Message
 from protoevfl.method import Method
@@ -80,8 +80,9 @@ class StoredOwner:
         return self.probabilities(rows.embeddings, present)
 
     def _ask(self, owner: LabelOwner, embeddings: dict[int, Tensor], subset: tuple[int, ...]) -> Tensor:
-        found = finish([self.method.predict(owner, subset)], _Known(embeddings))[0]
-        return found.detach().cpu().float()
+        talks = {0: self.method.predict(owner, subset)}
+        probabilities = lockstep(talks, _Known(embeddings))[0]
+        return probabilities.detach().cpu().float()
 
     def _owner(self) -> LabelOwner:
         return LabelOwner(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from protoevfl.audit.record import Recording
 from protoevfl.bench.run import RunConfig
-from protoevfl.federation.guards import noise_of
+from protoevfl.federation.border import noise_of
 from protoevfl.messages import Embeddings, Learned
 from protoevfl.privacy.attacks.attributes import infer_table
 from protoevfl.privacy.attacks.gradients import condensed

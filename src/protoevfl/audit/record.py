@@ -11,15 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from protoevfl.bench.run import RunConfig, World, ask, engine_for, prepare
+from protoevfl.bench.run import RunConfig, World, prepare
 from protoevfl.core import metrics
 from protoevfl.core.transport import cosine
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.stacked import Stacked
-from protoevfl.federation.guards import guards
-from protoevfl.federation.lockstep import Address, drive
-from protoevfl.federation.middleware import Defended, Metered, Recorded
+from protoevfl.federation.federation import Federation, simulate
+from protoevfl.federation.lockstep import Address
 from protoevfl.messages import Learn, Message, WarmUp
 from protoevfl.models import embed
 from protoevfl.privacy.ledger import Ledger
@@ -98,26 +97,33 @@ def _simulate(
     for world, (seed, canary) in zip(worlds, runs, strict=True):
         if canary:
             world.owner.labels = shuffled(world.owner.labels, seed, canary)
-    inner = engine_for(method, worlds, "stacked", device)
-    assert isinstance(inner, Stacked)
-    trained: Any = inner
-    if warm is not None and hasattr(method, "warm"):  # SS-VFL-I warms up in its own way
-        trained = _Once(inner, warm, _warm_up_of(plain, method), seeds)
-    leaving, owner_guards, ledgers = guards(trained, [w.owner for w in worlds], seeds, chosen)
-    recorded = Recorded(leaving)
-    metered = Metered(recorded)
-    engine = Defended(metered, owner_guards)
-    talks = [(_hasty(method) if canary else method).train(w.owner) for w, (_, canary) in zip(worlds, runs, strict=True)]
-    for _ in drive(talks, engine):
-        pass
-    said = list(recorded.transcript)
-    crossed = [(metered.ledger(r), metered.rounds[r]) for r in range(len(runs))]
-    found = _measured(method, worlds, runs, engine)
-    inside = _inside(inner)
+
+    def around(parties: Any) -> Any:
+        if warm is None or not hasattr(method, "warm"):  # SS-VFL-I warms up in its own way
+            return parties
+        return _Once(parties, warm, _warm_up_of(plain, method), seeds)
+
+    federation = simulate(
+        [_hasty(method) if canary else method for _, canary in runs],
+        [world.simulated for world in worlds],
+        chosen,
+        engine="stacked",
+        device=device,
+        record=True,
+        around=around,
+    )
+    federation.train()
+    assert federation.border.recorded is not None
+    transcript = list(federation.border.recorded.transcript)
+    traffic = [federation.traffic(r) for r in range(len(runs))]
+    found = _measured(federation, worlds, runs)
+    inside = _inside(federation.parties)
     recordings = []
     for r, seed in enumerate(seeds):
-        mine = [(p, q, a) for run, p, q, a in said if run == r and isinstance(a, Message)]
-        recordings.append(_recording(seed, worlds[r], mine, found[r], crossed[r], ledgers[r], inside, r))
+        crossed = [(p, q, a) for run, p, q, a in transcript if run == r and isinstance(a, Message)]
+        recordings.append(
+            _recording(seed, worlds[r], crossed, found[r], traffic[r], federation.border.ledgers[r], inside, r)
+        )
     return recordings
 
 
@@ -174,34 +180,19 @@ class _Once:
         return found
 
 
-def _measured(method: Any, worlds: Sequence[World], runs: Sequence[tuple[int, int]], engine: Any) -> list[Any]:
+def _measured(federation: Federation, worlds: Sequence[World], runs: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
     """The metrics of the runs that are no canaries, {} for the others."""
     asked = [r for r, (_, canary) in enumerate(runs) if not canary]
     found: list[dict[str, Any]] = [{} for _ in runs]
-    if asked:
-        some = [worlds[r] for r in asked]
-        shifted = _Numbered(engine, asked)
-        for r, p in zip(asked, ask(method, some, shifted, some[0].owner.parties), strict=True):
-            found[r] = metrics.evaluate(p, worlds[r].labels.query, worlds[r].labels.unseen)
+    for r, p in zip(asked, federation.predict(runs=asked), strict=True):
+        found[r] = metrics.evaluate(p, worlds[r].labels.query, worlds[r].labels.unseen)
     return found
 
 
-@dataclass
-class _Numbered:
-    """Some runs of an engine, counted from 0."""
-
-    engine: Any
-    runs: Sequence[int]
-
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message]:
-        replies = self.engine.exchange({(self.runs[r], m): request for (r, m), request in requests.items()})
-        return {(r, m): replies[self.runs[r], m] for r, m in requests}
-
-
-def _inside(engine: Stacked) -> dict[Address, tuple[Tensor, Tensor]]:
+def _inside(engine: Any) -> dict[Address, tuple[Tensor, Tensor]]:
     """(aligned, pool) embeddings of every party's extractor as it is now; simulation only."""
     found: dict[Address, tuple[Tensor, Tensor]] = {}
-    for members, cohort in engine.cohorts:
+    for members, cohort in engine.members():
         aligned, pool = embed(cohort.net, cohort.rows.aligned), embed(cohort.net, cohort.rows.pool)
         found |= {address: (aligned[g], pool[g]) for g, address in enumerate(members)}
     return found
@@ -212,7 +203,7 @@ def _recording(
     world: World,
     transcript: list[tuple[int, Message, Message]],
     found: dict[str, Any],
-    crossed: tuple[dict[str, Any], int],
+    traffic: dict[str, Any],
     ledger: Ledger,
     inside: dict[Address, tuple[Tensor, Tensor]],
     run: int,
@@ -225,7 +216,7 @@ def _recording(
         guess = cosine(pools[m][:, :width], request.prototypes[:, :width]).argmax(1)
         rates[m] = metrics.accuracy(guess.cpu(), world.labels.pools[m]) or 0.0
     own = {m: inside[run, m][0] for m in world.owner.parties}
-    return Recording(seed, world, transcript, found, *crossed, ledger, rates, own, pools)
+    return Recording(seed, world, transcript, found, traffic["bytes"], traffic["rounds"], ledger, rates, own, pools)
 
 
 def one_way_of(config: RunConfig) -> RunConfig:

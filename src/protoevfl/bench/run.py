@@ -5,7 +5,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,26 +16,17 @@ from torch import Tensor
 import protoevfl
 from protoevfl import distributed
 from protoevfl.core import metrics
-from protoevfl.core import random as rnd
 from protoevfl.distributed import choose_device
-from protoevfl.errors import UserError
-from protoevfl.federation.engines.in_process import InProcess
-from protoevfl.federation.engines.stacked import Stacked
-from protoevfl.federation.guards import defend
-from protoevfl.federation.lockstep import Address, Engine, drive
-from protoevfl.federation.middleware import QueryCache
-from protoevfl.federation.owner import Central, LabelOwner
-from protoevfl.federation.party import Party
-from protoevfl.messages import Embed, Embeddings
-from protoevfl.method import Method, Report
+from protoevfl.federation.federation import Federation, SimulatedRun, choose_engine, simulate
+from protoevfl.federation.owner import Central, LabelOwner, build_owner
+from protoevfl.method import Report, plain_figures
+from protoevfl.observer import SILENT, Observer, Together
 from protoevfl.rows import sources
 from protoevfl.rows.attributes import read_attributes
 from protoevfl.rows.splits import Split, SplitSpec, split_dataset
-from protoevfl.rows.table import Labels, PartyTable, labels_of, party_tables
+from protoevfl.rows.table import Labels, PartyTable, encode_columns, labels_of, party_tables
 from protoevfl.settings.method_choice import privacy_of
 from protoevfl.settings.presets import build
-
-Watch = Callable[[int, Report], None]
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,11 @@ class World:
     tables: list[PartyTable]
     labels: Labels
     owner: LabelOwner
-    keys: dict[int, int]
+    seed: int
+
+    @property
+    def simulated(self) -> SimulatedRun:
+        return SimulatedRun(self.tables, self.owner, self.seed)
 
 
 @lru_cache(maxsize=2)
@@ -88,14 +83,19 @@ def prepare(config: RunConfig, seed: int, device: str) -> World:
     dataset = _dataset(config.dataset)
     split = split_dataset(dataset, config.split_spec(), seed)
     tables, labels = party_tables(dataset, split), labels_of(dataset, split)
-    owner = LabelOwner(
-        labels=labels.aligned.to(device), classes=labels.classes, parties=tuple(range(config.parties)),
-        key=rnd.key(seed, "owner"), unseen=() if config.open else labels.unseen, rare=labels.rare, open=config.open,
-    )  # fmt: skip
+    owner = build_owner(
+        labels.aligned.to(device),
+        labels.classes,
+        config.parties,
+        seed,
+        unseen=() if config.open else labels.unseen,
+        rare=labels.rare,
+        open_classes=config.open,
+    )
     tell(owner, config.side, labels)
     if config.method == "upper_bound":
         owner.central = central(config, dataset, split, device)
-    return World(split, tables, labels, owner, {m: rnd.key(seed, "party", m) for m in owner.parties})
+    return World(split, tables, labels, owner, seed)
 
 
 def tell(owner: LabelOwner, side: str, labels: Labels) -> None:
@@ -113,27 +113,9 @@ def central(config: RunConfig, dataset: Any, split: Split, device: str) -> Centr
     if isinstance(dataset.features, Tensor):
         pool, query = dataset.features[rows], dataset.features[split.test]
     else:
-        from protoevfl.rows.encode import encode_table
-
-        values = encode_table(dataset.features, rows).values
+        values, _ = encode_columns(dataset.features, rows)
         pool, query = values[rows], values[split.test]
     return Central(pool.to(device), dataset.labels[rows].to(device), query.to(device))
-
-
-def engine_for(method: Method, worlds: Sequence[World], kind: str, device: str) -> InProcess | Stacked:
-    """`loop` or `stacked`; parties are addressed by (run, party)."""
-    tables = {(r, m): w.tables[m] for r, w in enumerate(worlds) for m in w.owner.parties}
-    keys = {(r, m): w.keys[m] for r, w in enumerate(worlds) for m in w.owner.parties}
-    if kind == "stacked":
-        return Stacked(method, tables, keys, device)
-    return InProcess({a: Party(method, tables[a], keys[a], device) for a in tables})
-
-
-def choose_engine(kind: str, device: str) -> str:
-    """auto: stacked everywhere it was measured to be no slower (docs/performance.md)."""
-    if kind not in ("auto", "loop", "stacked"):
-        raise UserError(f"unknown engine '{kind}'; there are auto, loop, stacked")
-    return "stacked" if kind == "auto" else kind
 
 
 def run(
@@ -143,81 +125,80 @@ def run(
     device: str = "auto",
     engine: str = "auto",
     subsets: bool = False,
-    watch: Watch | None = None,
+    observer: Observer = SILENT,
 ) -> list[dict[str, Any]]:
-    """Runs a cell for several seeds in lockstep; one record a seed."""
+    """Runs a cell for several seeds in lockstep; one record per seed.
+
+    engine     "auto", "loop" or "stacked" (federation/federation.py)
+    subsets    also measure every subset of parties
+    """
     if not seeds:
         return []
     device = choose_device(device)
-    kind = choose_engine(engine, device)
+    engine = choose_engine(engine)
     distributed.join(device)
     method = build(config.method, config.preset, config.dataset, config.overrides)
-    worlds = [prepare(config, seed, device) for seed in seeds]
-    parties = engine_for(method, worlds, kind, device)
-    if watch is not None:
-        for _, cohort in parties.members():
-            cohort.progress = lambda phase, step, steps: watch(0, Report(phase, step, steps))
     privacy = privacy_of(config.method, config.preset, config.dataset, config.overrides)
-    metered, border, ledgers_spent = defend(parties, [w.owner for w in worlds], seeds, privacy)
+    worlds = [prepare(config, seed, device) for seed in seeds]
+    federation = simulate(
+        method,
+        [world.simulated for world in worlds],
+        privacy,
+        engine=engine,
+        device=device,
+        observer=observer,
+    )
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    clock = _Clock(device)
-    history: list[list[Report]] = [[] for _ in seeds]
-    for index, report in _drive([method.train(w.owner) for w in worlds], border):
-        history[index].append(report)
-        clock.mark(report.phase)
-        if watch is not None:
-            watch(index, report)
-    ledgers = [metered.ledger(r) for r in range(len(seeds))]
-    rounds = [metered.rounds[r] for r in range(len(seeds))]
-    clock.mark("end")
-    cached = QueryCache(border)
-    found = evaluate(method, worlds, cached, subsets)
-    for r, (row, extra) in enumerate(zip(found, alone(method, worlds, parties), strict=True)):
-        row |= extra
-        if config.method == "proto_evfl":
-            row["gate"] = gate_by_class(worlds[r], cached, r)
-    clock.mark("predict")
+    history = _History(len(seeds), device)
+    federation.train(Together([history, observer]))
+    traffic = [federation.traffic(r) for r in range(len(seeds))]  # before predictions add to it
+    history.mark("end")
+    metrics_of = measured(config, federation, worlds, subsets)
+    history.mark("predict")
+    hardware = {
+        "seconds": history.total / len(seeds),
+        "phases": history.phases,
+        "lockstep_seeds": len(seeds),
+        "engine": engine,
+        "device": device_name(device),
+        "peak_memory_mb": peak_memory_mb(device),
+    }
+    described = {
+        "settings": asdict(method),  # type: ignore[call-overload]
+        "privacy": {name: value for name, value in asdict(privacy).items() if value},
+        "versions": versions(),
+    }
     return [
         {
             **config.identity(),
             "seed": seed,
-            "metrics": found[r],
-            "bytes": ledgers[r],
-            "rounds": rounds[r],
-            "seconds": clock.total / len(seeds),
-            "phases": clock.phases,
-            "lockstep_seeds": len(seeds),
-            "engine": kind,
-            "device": torch.cuda.get_device_name() if device == "cuda" else f"cpu x{torch.get_num_threads()}",
-            "peak_memory_mb": peak_memory_mb(device),
+            "metrics": metrics_of[r],
+            **traffic[r],
+            **hardware,
             "split_hash": worlds[r].split.hash,
             "split": worlds[r].split.as_json(),
-            "history": [{"phase": h.phase, "step": h.step, **_plain(h.values)} for h in history[r] if h.values],
-            "settings": asdict(method),  # type: ignore[call-overload]
-            "privacy": {name: value for name, value in asdict(privacy).items() if value},
-            "epsilon": ledgers_spent[r].summary(),
-            "versions": versions(),
+            "history": history.figures[r],
+            **described,
         }
         for r, seed in enumerate(seeds)
     ]
 
 
-def _drive(talks: Sequence[Generator[Any, Any, Any]], engine: Engine) -> Generator[tuple[int, Report], None, None]:
-    yield from drive(talks, engine)
+def measured(config: RunConfig, federation: Federation, worlds: Sequence[World], subsets: bool) -> list[dict[str, Any]]:
+    """Everything that is measured of each run on its query rows."""
+    rows = evaluate(federation, worlds, subsets)
+    for r, alone_figures in enumerate(alone(federation, worlds)):
+        rows[r] |= alone_figures
+        if config.method == "proto_evfl":
+            rows[r]["gate"] = gate_by_class(federation, worlds[r], r)
+    return rows
 
 
-def ask(method: Method, worlds: Sequence[World], engine: Engine, present: tuple[int, ...]) -> list[Tensor]:
-    """Class probabilities of every run's query rows from the parties present."""
-    from protoevfl.federation.lockstep import finish
-
-    return finish([method.predict(w.owner, present) for w in worlds], engine)
-
-
-def evaluate(method: Method, worlds: Sequence[World], engine: Engine, subsets: bool) -> list[dict[str, Any]]:
+def evaluate(federation: Federation, worlds: Sequence[World], subsets: bool) -> list[dict[str, Any]]:
     """The metrics of each run; with `subsets` also the accuracy of every subset of parties."""
     parties = worlds[0].owner.parties
-    everyone = [close(p, w) for p, w in zip(ask(method, worlds, engine, parties), worlds, strict=True)]
+    everyone = [close(p, w) for p, w in zip(federation.predict(), worlds, strict=True)]
     found = [metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(everyone, worlds, strict=True)]
     for row, world, p in zip(found, worlds, everyone, strict=True):
         guess = p.argmax(1).cpu()
@@ -235,7 +216,7 @@ def evaluate(method: Method, worlds: Sequence[World], engine: Engine, subsets: b
         for row in found:
             row["subsets"] = {}
         for some in itertools.chain.from_iterable(itertools.combinations(parties, k) for k in sizes):
-            for row, p, w in zip(found, ask(method, worlds, engine, some), worlds, strict=True):
+            for row, p, w in zip(found, federation.predict(some), worlds, strict=True):
                 guess = close(p, w).argmax(1).cpu()
                 row["subsets"]["+".join(map(str, some))] = metrics.accuracy(guess, w.labels.query)
     return found
@@ -250,13 +231,13 @@ def close(p: Tensor, world: World) -> Tensor:
     return known
 
 
-def alone(method: Method, worlds: Sequence[World], parties: InProcess | Stacked) -> list[dict[str, Any]]:
+def alone(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
     """Simulation only: how well each party names its own pool rows by the prototypes, and priors against the truth."""
     found: list[dict[str, Any]] = [{} for _ in worlds]
-    guess = getattr(method, "alone", None)
-    if guess is None:
+    guess = getattr(federation.methods[0], "alone", None)
+    if guess is None or federation.parties is None:
         return found
-    for addresses, cohort in parties.members():
+    for addresses, cohort in federation.parties.members():
         owners = [worlds[r].owner for r, _ in addresses]
         mu = torch.stack([_told(o, m) for o, (_, m) in zip(owners, addresses, strict=True)])
         shown = torch.stack([o.memory["shown"][m] for o, (_, m) in zip(owners, addresses, strict=True)])
@@ -274,14 +255,13 @@ def _told(owner: LabelOwner, party: int) -> Tensor:
     return owner.memory.get(f"guard.release.{party}", owner.memory["prototypes"][party]).to(owner.device)
 
 
-def gate_by_class(world: World, engine: Engine, run_: int) -> list[list[float]] | None:
+def gate_by_class(federation: Federation, world: World, run_: int) -> list[list[float]] | None:
     """Mean gate weight (M, Z) of each party on the rows of each true class; None for a head without a gate."""
     head = world.owner.head
     if getattr(head, "gate", None) is None:
         return None
-    replies = engine.exchange({(run_, m): Embed("query") for m in world.owner.parties})
-    blocks = [reply.values for reply in replies.values() if isinstance(reply, Embeddings)]
-    f = torch.stack(blocks)[:, :2000].to(world.owner.device)
+    blocks = federation.query_embeddings(run_)
+    f = torch.stack([blocks[m] for m in world.owner.parties])[:, :2000].to(world.owner.device)
     with torch.no_grad():
         adapted = head.adapt(f.expand(len(head.keys), -1, -1, -1))  # type: ignore[union-attr, operator, arg-type]
         weights = head.gates(adapted, None).mean(0).cpu()  # type: ignore[union-attr, operator]
@@ -296,26 +276,38 @@ def _rare(row: Mapping[str, Any], rare: tuple[int, ...]) -> float | None:
     return sum(recalls) / len(recalls) if recalls else None
 
 
-class _Clock:
-    """Seconds by phase, with the device caught up before each reading."""
+class _History(Observer):
+    """The figures of each run's reports, and seconds by phase with the device caught up before each reading."""
 
-    def __init__(self, device: str) -> None:
-        self.device, self.phases = device, dict[str, float]()
+    def __init__(self, runs: int, device: str) -> None:
+        self.device = device
+        self.figures: list[list[dict[str, Any]]] = [[] for _ in range(runs)]
+        self.phases: dict[str, float] = {}
         self.start = self.last = self._now()
 
-    def _now(self) -> float:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
+    def report(self, report: Report, run: int = 0) -> None:
+        if report.values:
+            place = {"phase": report.phase, "step": report.step}
+            self.figures[run].append({**place, **plain_figures(report)})
+        self.mark(report.phase)
 
     def mark(self, phase: str) -> None:
         now = self._now()
         self.phases[phase] = self.phases.get(phase, 0.0) + now - self.last
         self.last = now
 
+    def _now(self) -> float:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
     @property
     def total(self) -> float:
         return self.last - self.start
+
+
+def device_name(device: str) -> str:
+    return torch.cuda.get_device_name() if device == "cuda" else f"cpu x{torch.get_num_threads()}"
 
 
 def peak_memory_mb(device: str) -> float:
@@ -328,10 +320,3 @@ def peak_memory_mb(device: str) -> float:
 
 def versions() -> dict[str, str]:
     return {"protoevfl": protoevfl.__version__, "torch": torch.__version__, "python": platform.python_version()}
-
-
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v.tolist() if isinstance(v, Tensor) else v for k, v in values.items()}
-
-
-__all__ = ["Address", "RunConfig", "World", "ask", "engine_for", "evaluate", "prepare", "run"]

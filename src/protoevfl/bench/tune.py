@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
-from protoevfl.bench.run import RunConfig, World, ask, engine_for, prepare
+from protoevfl.bench.run import RunConfig, World, prepare
 from protoevfl.core import metrics
 from protoevfl.core import random as rnd
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
-from protoevfl.federation.lockstep import drive
+from protoevfl.federation.federation import simulate
 from protoevfl.federation.owner import Central
+from protoevfl.settings.method_choice import privacy_of
 from protoevfl.settings.presets import TABLES, build
 
 Space = Mapping[str, Sequence[Any]]
@@ -156,11 +157,13 @@ def trial(config: RunConfig, seeds: Sequence[int], device: str, engine: str = "s
     start = time.perf_counter()
     method = build(config.method, config.preset, config.dataset, config.overrides)
     worlds = [world for seed in seeds for world in fold_worlds(config, seed, device, folds)]
-    parties = engine_for(method, worlds, engine, device)
-    for _ in drive([method.train(world.owner) for world in worlds], parties):
-        pass
-    answers = ask(method, worlds, parties, worlds[0].owner.parties)
-    found = [metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(answers, worlds, strict=True)]
+    privacy = privacy_of(config.method, config.preset, config.dataset, config.overrides)
+    runs = [world.simulated for world in worlds]
+    federation = simulate(method, runs, privacy, engine=engine, device=device)
+    federation.train()
+    found = [
+        metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(federation.predict(), worlds, strict=True)
+    ]
 
     def mean(name: str) -> float:
         return float(sum(row[name] for row in found)) / len(found)

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from protoevfl.cli.option_values import settings_for, whole_numbers
 from protoevfl.errors import UserError
-from protoevfl.progress import MANNER, note
+from protoevfl.progress import OUTPUT, note
 
 if TYPE_CHECKING:
     from protoevfl.bench.run import RunConfig
@@ -38,7 +38,7 @@ def audit(
     The configuration is simulated as it is, with shuffled labels, undefended and one-way; every attack works on what
     crossed. For own data the labels must be at hand, so run it where they are.
     """
-    MANNER.json = as_json
+    OUTPUT.json = as_json
     numbers, ks = whole_numbers(seeds, "--seeds"), whole_numbers(known, "--known")
     folder = _folder(out)
 

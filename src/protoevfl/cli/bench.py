@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +12,11 @@ from protoevfl.bench import records
 from protoevfl.cli import tables as cli_tables
 from protoevfl.cli.option_values import settings_for, whole_numbers
 from protoevfl.errors import UserError
-from protoevfl.progress import MANNER, Bars, helping, note
+from protoevfl.progress import OUTPUT, Bars, is_secondary_rank, note
 
 if TYPE_CHECKING:
     from protoevfl.bench.run import RunConfig
-    from protoevfl.method import Report
+    from protoevfl.observer import Observer
 
 LOG = logging.getLogger(__name__)
 DEVICES = ("auto", "cpu", "cuda")
@@ -56,7 +56,7 @@ def bench(
 
     Runs that are in the records file already are not run again; Ctrl-C loses nothing that is finished.
     """
-    MANNER.json = as_json
+    OUTPUT.json = as_json
     names = [name.strip() for name in methods.split(",") if name.strip()]
     overrides = settings_for(names, set_ or [])
     numbers = whole_numbers(seeds, "--seeds")
@@ -120,11 +120,11 @@ def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
 
 def how_to_run(device: str, engine: str, lockstep: int | None, seeds: Sequence[int]) -> dict[str, Any]:
     """Device, engine, seeds at once, and why this engine."""
-    from protoevfl.bench.run import choose_engine
     from protoevfl.distributed import choose_device
+    from protoevfl.federation.federation import choose_engine
 
     where = choose_device(device)
-    kind = choose_engine(engine, where)
+    kind = choose_engine(engine)
     if lockstep is not None and lockstep < 1:
         raise UserError(f"--lockstep is at least 1, not {lockstep}")
     at_once = lockstep or (len(seeds) if where == "cuda" else 1)
@@ -146,9 +146,15 @@ def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[s
             bars.show("runs", done, total, "all runs")
             bars.show("run", 0, 0, title)
             try:
-                new = run(config, some, device=how["device"], engine=how["engine"], subsets=subsets,
-                          watch=watching(bars, title))  # fmt: skip
-                if not helping():
+                new = run(
+                    config,
+                    some,
+                    device=how["device"],
+                    engine=how["engine"],
+                    subsets=subsets,
+                    observer=observer_of(bars, title),
+                )
+                if not is_secondary_rank():
                     records.append(out, *({**record, **stamp()} for record in new))
             except UserError as error:
                 failed.append(f"{title}: {error}")
@@ -164,17 +170,11 @@ def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[s
     return failed
 
 
-def watching(bars: Bars, title: str) -> Callable[[int, "Report"], None]:
-    """What `run` calls with every report: moves the bar of the run; a finished phase gives way to one without end."""
+def observer_of(bars: Bars, title: str) -> "Observer":
+    """Moves the bar of the run and logs every report."""
+    from protoevfl.observer import Logged, Terminal, Together
 
-    def watch(run: int, report: "Report") -> None:
-        LOG.debug("%s run %d: %s %d/%d %s", title, run, report.phase, report.step, report.steps, dict(report.values))
-        if report.step < report.steps:
-            bars.show("run", report.step, report.steps, f"{title}: {report.phase}")
-        else:
-            bars.show("run", 0, 0, f"{title}: after {report.phase}")
-
-    return watch
+    return Together([Terminal(bars, title), Logged(LOG, title, logging.DEBUG)])
 
 
 def told(record: Mapping[str, Any]) -> str:

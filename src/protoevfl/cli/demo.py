@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protoevfl.cli import tables as cli_tables
-from protoevfl.cli.bench import watching
+from protoevfl.cli.bench import observer_of
 from protoevfl.progress import Bars, note
 
 UNSEEN = 3  # fixed beforehand, not chosen by result
@@ -48,7 +48,7 @@ def train(seed: int, device: str) -> dict[str, dict[str, Any]]:
                 dataset="digits", method=name, preset=PRESETS.get(name, "default"), setting="zero_shot",
                 classes=(UNSEEN,),
             )  # fmt: skip
-            found[name] = run(config, [seed], device=device, watch=watching(bars, title))[0]
+            found[name] = run(config, [seed], device=device, observer=observer_of(bars, title))[0]
     return found
 
 

@@ -21,7 +21,7 @@ from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from protoevfl.errors import UserError
-from protoevfl.progress import MANNER, helping
+from protoevfl.progress import OUTPUT, is_secondary_rank
 
 LEVELS = ("debug", "info", "warning", "error")
 QUIET = "No bars, no comments; results and errors only."
@@ -123,7 +123,7 @@ def common_options() -> list[Any]:
 
 def set_quiet(value: bool) -> None:
     """Says no more than results and errors; given once, anywhere, it holds."""
-    MANNER.quiet = MANNER.quiet or bool(value)
+    OUTPUT.quiet = OUTPUT.quiet or bool(value)
 
 
 def set_log_level(value: str | None) -> None:
@@ -140,7 +140,7 @@ def set_log_level(value: str | None) -> None:
 
 def set_log_file(value: str | None) -> None:
     """Sends the log of the package to a file, instead of stderr."""
-    if value is None or helping():
+    if value is None or is_secondary_rank():
         return
     log = logging.getLogger("protoevfl")
     try:
@@ -183,13 +183,13 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
-    MANNER.quiet, MANNER.json = helping(), False
+    OUTPUT.quiet, OUTPUT.json = is_secondary_rank(), False
     log = logging.getLogger("protoevfl")
     log.propagate, log.handlers[:] = False, [logging.NullHandler()]
     log.setLevel(logging.NOTSET)
     try:
         given = list(sys.argv[1:] if arguments is None else arguments)
-        with _muted() if helping() else contextlib.nullcontext():
+        with _muted() if is_secondary_rank() else contextlib.nullcontext():
             result = app(args=given or ["--help"], prog_name="protoevfl", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except UserError as error:

@@ -3,12 +3,12 @@
 import json
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit, Option
 
 from protoevfl.errors import UserError
-from protoevfl.progress import MANNER, Bars, helping, note
+from protoevfl.progress import OUTPUT, Bars, is_secondary_rank, note
 
 if TYPE_CHECKING:
     from protoevfl.settings.config import Config
@@ -64,7 +64,7 @@ def check(
     from protoevfl.pipeline import check as own_check
     from protoevfl.settings.config import load
 
-    MANNER.json = as_json
+    OUTPUT.json = as_json
     report = own_check.check(load(config), estimate)
     if as_json:
         print(json.dumps(report.to_dict()))
@@ -78,13 +78,14 @@ def check(
 
 def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False) -> None:
     """Find the rows the parties share by private set intersection; each party's result has its own folder."""
+    from protoevfl.observer import Terminal
     from protoevfl.pipeline.prepare import alignment_folder
     from protoevfl.pipeline.simulate import align_files
     from protoevfl.settings.config import load
 
     loaded = load(config)
     with Bars() as bars:
-        found = align_files(loaded, lambda what, done, total: bars.show(what, done, total), overwrite)
+        found = align_files(loaded, Terminal(bars), overwrite)
     facts = {name: {"digest": a.digest, **a.counts} for name, a in found.items()}
     if as_json:
         print(json.dumps(facts))
@@ -108,22 +109,17 @@ def train(
 ) -> None:
     """Train on your own files in this process and write a run directory."""
     from protoevfl import tracking
+    from protoevfl.observer import Logged, Terminal, Together
     from protoevfl.pipeline.simulate import train_files
 
     loaded = _changed(config, set_ or [], seed)
     facts = {"method": loaded.method.name, "preset": loaded.method.preset, "seed": loaded.seed}
     with (
-        tracking.start([] if helping() else track or [], {**facts, **loaded.method.overrides}) as tracker,
+        tracking.start([] if is_secondary_rank() else track or [], {**facts, **loaded.method.overrides}) as tracker,
         Bars() as bars,
     ):
-        owner = train_files(
-            loaded,
-            out,
-            overwrite=overwrite,
-            watch=_watch(bars, tracker),
-            progress=lambda what, done, total: bars.show("work", done, total, what),
-            say=bars.note,
-        )
+        observer = Together([Terminal(bars), Logged(LOG), tracker])
+        owner = train_files(loaded, out, overwrite=overwrite, observer=observer)
         tracker.finish(owner.metrics)
     run = out or loaded.output
     if as_json:
@@ -260,12 +256,3 @@ def _changed(path: Path, settings: list[str], seed: int | None) -> "Config":
     given = settings_for([loaded.method.name], settings)[loaded.method.name]
     method = replace(loaded.method, overrides={**loaded.method.overrides, **given})
     return replace(loaded, method=method, seed=loaded.seed if seed is None else seed)
-
-
-def _watch(bars: Bars, tracker: Any) -> Any:
-    def watch(report: Any) -> None:
-        LOG.info("%s %d/%d %s", report.phase, report.step, report.steps, dict(report.values))
-        bars.show("run", report.step, report.steps, report.phase)
-        tracker.report(report)
-
-    return watch

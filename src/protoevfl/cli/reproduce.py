@@ -63,6 +63,7 @@ def _run(
     workers: int, shard: str,
 ) -> dict[str, str]:  # fmt: skip
     from protoevfl.bench import records
+    from protoevfl.observer import Terminal
     from protoevfl.reproduction.execute import execute, plan
 
     jobs = plan(chosen, seeds, records.read(file), quick=quick, shard=_shard(shard))
@@ -79,13 +80,9 @@ def _run(
             bars.show("cells", state.done, state.total)
             bars.note(f"{state.done}/{state.total} {state.last}{left}")
 
-        def watch(index: int, report: Any) -> None:
-            if index == 0:
-                bars.show("now", report.step, report.steps, report.phase)
-
         bars.show("cells", 0, len(jobs))
         state = execute(
-            jobs, file, device=device, engine=engine, budget=budget, workers=workers, tell=tell, watch=watch
+            jobs, file, device=device, engine=engine, budget=budget, workers=workers, tell=tell, observer=Terminal(bars)
         )
     if state.left_out:
         note(f"budget spent: {state.left_out} cells left; the same command goes on from here")

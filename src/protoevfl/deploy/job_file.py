@@ -43,11 +43,11 @@ def complete(spec: JobSpec) -> JobSpec:
 
     What job.toml says itself stays: [privacy] and "privacy.*" of [settings] come on top of the preset.
     """
+    from protoevfl.deploy.message_types import message_types
     from protoevfl.deploy.probe import Probe
-    from protoevfl.deploy.rehearsal import wire
     from protoevfl.settings.presets import settings
 
-    down, up = wire(spec.method, spec.preset, spec.settings, spec.task)
+    down, up = message_types(spec.method, spec.preset, spec.settings, spec.task)
     of_preset = {} if spec.method == Probe.name else settings(spec.method, spec.preset, "table")
     defences = {n.removeprefix("privacy."): v for n, v in {**of_preset, **spec.settings}.items() if _defence(n)}
     return replace(

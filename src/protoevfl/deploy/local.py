@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from protoevfl.core import random as rnd
 from protoevfl.deploy import durable, probe
 from protoevfl.deploy.aligning import QUERY, TRAIN, Aligned, PassiveSide
 from protoevfl.deploy.checkpoints import CheckpointStore
@@ -19,7 +18,8 @@ from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.own_file import OwnFile
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
-from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.federation import party_key
+from protoevfl.federation.owner import LabelOwner, build_owner
 from protoevfl.federation.party import Party
 from protoevfl.messages import decode, encode
 from protoevfl.method import Method
@@ -103,7 +103,7 @@ class Local:
 
     def party(self) -> LocalParty:
         """This site's party; a predict job starts from the end of training."""
-        party = Party(self.method(), self.table(), rnd.key(self.spec.seed, "party", self.index))
+        party = Party(self.method(), self.table(), party_key(self.spec.seed, self.index))
         if self.spec.task == "predict":
             trained = CheckpointStore(self.base_folder / "checkpoints").latest()
             if trained is None:
@@ -140,8 +140,7 @@ class Local:
         own = torch.from_numpy(labels[self.alignments()[0].rows(TRAIN, file.ids())])
         counts = torch.bincount(own, minlength=len(classes))
         unseen = tuple((counts == 0).nonzero()[:, 0].tolist())
-        parties = tuple(range(len(self.spec.parties)))
-        return LabelOwner(own, len(classes), parties, rnd.key(self.spec.seed, "owner"), unseen)
+        return build_owner(own, len(classes), len(self.spec.parties), self.spec.seed, unseen=unseen)
 
     def owner_guard(self, owner: LabelOwner) -> OwnerGuard:
         settings = settings_from(self.spec.privacy)

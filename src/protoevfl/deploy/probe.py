@@ -21,7 +21,7 @@ from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Cohort
 from protoevfl.messages import Embed, Embeddings, Learn, Learned, Message
-from protoevfl.method import Asking, Report, Talk
+from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.rows.table import PartyTable
 
 
@@ -30,6 +30,7 @@ class Probe:
     """rows x width floats go up in every round."""
 
     name: ClassVar[str] = "probe"
+    exchanges: ClassVar[Exchanges] = ((Learn, Learned), *PREDICTION)
     rounds: int = 10
     rows: int = 100
     width: int = 25

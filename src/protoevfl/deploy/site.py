@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from protoevfl.deploy import durable, kept_owner, policy
@@ -21,10 +21,12 @@ from protoevfl.deploy.lead import Lead, LostError
 from protoevfl.deploy.run_lock import RunLock
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
+from protoevfl.federation.border import owner_border
 from protoevfl.federation.engines import nvflare
-from protoevfl.federation.lockstep import PartyLostError, drive
-from protoevfl.federation.middleware import Defended
+from protoevfl.federation.federation import Federation
+from protoevfl.federation.lockstep import PartyLostError
 from protoevfl.method import Report
+from protoevfl.observer import Observer
 
 if TYPE_CHECKING:
     from protoevfl.deploy.local import Local
@@ -121,7 +123,7 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
     try:
         note.write("running")
         engine.hello()
-        facts = train(kit, spec, engine, note.report)
+        facts = train(kit, spec, engine, note)
         log.add("finished", run=spec.run, round=engine.round, decision="done")
         note.write("done", **facts)
         return "done"
@@ -136,38 +138,32 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
     return str(note.facts.get("error"))
 
 
-def train(kit: Kit, spec: JobSpec, engine: Lead, watch: Callable[[Report], None]) -> dict[str, Any]:
+def train(kit: Kit, spec: JobSpec, engine: Lead, observer: Observer) -> dict[str, Any]:
     """Align, train and predict; the probabilities go to the run's folder."""
     from protoevfl.deploy.local import Local
 
     own = Local(kit, spec)
     align(own, engine)
-    method, owner = own.method(), own.owner()
-    guarded = Defended(engine, {0: own.owner_guard(owner)})
+    method = own.method()
+    owner = own.owner()
     loss = "skip" if spec.on_party_loss == "skip" else "abort"  # the engine has done the waiting
+    federation = Federation([method], [owner], owner_border(engine, own.owner_guard(owner)), loss)
     if spec.task == "train":
-        _all(drive([method.train(owner)], guarded, loss), watch)
+        federation.train(observer)
         kept_owner.keep(own.folder, owner)
     elif not kept_owner.take_up(own.base_folder, owner):
-        _all(drive([method.train(owner)], _remembered(own, engine, owner), "skip"), watch)
+        border = owner_border(_remembered(own, engine), own.owner_guard(owner))
+        Federation([method], [owner], border, "skip").train(observer)
     queries = own.queries()
     if queries:
-        watch(Report("prediction"))
-        (probabilities,) = _all(drive([method.predict(owner, owner.parties)], guarded, loss), watch)
+        observer.report(Report("prediction"))
+        (probabilities,) = federation.predict(observer=observer)
         own.write_predictions(probabilities)
-    return {"rounds": engine.round, "predicted": queries, "exchange_s": [round(s, 4) for s in engine.seconds]}
+    seconds = [round(s, 4) for s in engine.seconds]
+    return {"rounds": engine.round, "predicted": queries, "exchange_s": seconds}
 
 
-def _all(driving: Generator[tuple[int, Report], None, list[Any]], watch: Callable[[Report], None]) -> list[Any]:
-    """What the talks returned; their reports go to `watch`."""
-    while True:
-        try:
-            watch(next(driving)[1])
-        except StopIteration as stop:
-            return list(stop.value)
-
-
-def _remembered(own: "Local", engine: Lead, owner: Any) -> Defended:
+def _remembered(own: "Local", engine: Lead) -> Lead:
     """The training run's exchanges as its journal has them: the model comes back without asking anyone."""
     from protoevfl.deploy.supervise import read_spec
 
@@ -176,7 +172,7 @@ def _remembered(own: "Local", engine: Lead, owner: Any) -> Defended:
 
     base = read_spec(own.kit, own.spec.base)
     journal = CheckpointStore(own.base_folder / "journal", keep=None)
-    return Defended(Lead(base, nobody, journal, engine.log, engine.dims), {0: own.owner_guard(owner)})
+    return Lead(base, nobody, journal, engine.log, engine.dims)
 
 
 def align(own: "Local", engine: Lead) -> None:
@@ -192,7 +188,7 @@ def align(own: "Local", engine: Lead) -> None:
         result.save(QUERY, lead_alignment(own.kit.name, others, QUERY, asked, 1, engine.align))
 
 
-class Status:
+class Status(Observer):
     """status.json of a run at the active party: where it is, who is missing, how it ended."""
 
     def __init__(self, kit: Kit, spec: JobSpec) -> None:
@@ -203,7 +199,7 @@ class Status:
         self.facts |= {"state": state, "time": time.time(), **facts}
         durable.write(self.path, json.dumps(self.facts, indent=1).encode())
 
-    def report(self, report: Report) -> None:
+    def report(self, report: Report, run: int = 0) -> None:
         self.write("running", phase=report.phase, step=report.step, steps=report.steps)
 
     def round(self, number: int, absent: Mapping[str, str]) -> None:

@@ -1,6 +1,6 @@
-"""The driver: advances the talks of several runs in lockstep and hands all their requests to one engine."""
+"""The one driving loop: advances the talks of several runs in lockstep and hands all requests to one engine."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from protoevfl.errors import UserError
@@ -21,57 +21,60 @@ class PartyLostError(UserError):
     """A party did not answer and the policy says to stop."""
 
 
-def drive(
-    talks: Sequence[Generator[Any, Any, T]], engine: Engine, on_party_loss: str = "abort"
-) -> Generator[tuple[int, Report], None, list[T]]:
-    """Runs all talks to their end; yields (run, report); returns what each talk returned.
+def lockstep(
+    talks: Mapping[int, Generator[Any, Any, T]],
+    engine: Engine,
+    on_report: Callable[[Report, int], None] = lambda report, run: None,
+    on_party_loss: str = "abort",
+) -> dict[int, T]:
+    """Runs all talks (by run number) to their end and returns what each of them returned.
 
-    With on_party_loss = "skip" a lost party is simply missing from the replies, else the run stops and names it.
+    on_report       called with every report and the number of its run
+    on_party_loss   "skip": a lost party is missing from the replies; "abort": the run stops and names it
     """
     if on_party_loss not in ("abort", "skip"):
         raise UserError(f"on_party_loss must be abort or skip, not '{on_party_loss}'")
     results: dict[int, T] = {}
-    waiting: dict[int, Any] = dict.fromkeys(range(len(talks)))  # what to send into each talk next
-    while waiting:
-        asked: dict[int, Mapping[int, Message]] = {}
-        for run, replies in waiting.items():
-            answer = replies
-            while run not in asked and run not in results:
-                try:
-                    item = talks[run].send(answer)
-                except StopIteration as stop:
-                    results[run] = stop.value
-                    break
-                if isinstance(item, Report):
-                    yield run, item
-                    answer = None
-                else:
-                    asked[run] = item
-        requests = {(run, m): message for run, batch in asked.items() for m, message in batch.items()}
-        got = engine.exchange(requests) if requests else {}
-        waiting = {run: _replies(run, batch, got, on_party_loss) for run, batch in asked.items()}
-    return [results[run] for run in range(len(talks))]
+    replies: dict[int, Any] = dict.fromkeys(talks)  # what each talk receives next
+    while replies:
+        requests: dict[int, Mapping[int, Message]] = {}
+        for run, received in replies.items():
+            try:
+                requests[run] = _next_request(talks[run], received, run, on_report)
+            except StopIteration as stop:
+                results[run] = stop.value
+        addressed = {(run, m): message for run, batch in requests.items() for m, message in batch.items()}
+        answers = engine.exchange(addressed) if addressed else {}
+        replies = {run: _replies(run, batch, answers, on_party_loss) for run, batch in requests.items()}
+    return {run: results[run] for run in talks}
+
+
+def _next_request(
+    talk: Generator[Any, Any, Any],
+    received: Any,
+    run: int,
+    on_report: Callable[[Report, int], None],
+) -> Mapping[int, Message]:
+    """Advances a talk past its reports to its next request."""
+    item = talk.send(received)
+    while isinstance(item, Report):
+        on_report(item, run)
+        item = talk.send(None)
+    request: Mapping[int, Message] = item
+    return request
 
 
 def _replies(
-    run: int, batch: Mapping[int, Message], got: Mapping[Address, Message | PartyError], policy: str
+    run: int,
+    batch: Mapping[int, Message],
+    answers: Mapping[Address, Message | PartyError],
+    on_party_loss: str,
 ) -> dict[int, Message]:
     replies: dict[int, Message] = {}
     for m in batch:
-        reply = got.get((run, m), PartyError(m, "the engine brought no reply"))
+        reply = answers.get((run, m), PartyError(m, "the engine brought no reply"))
         if not isinstance(reply, PartyError):
             replies[m] = reply
-        elif policy != "skip":
+        elif on_party_loss != "skip":
             raise PartyLostError(f"party {m} did not answer: {reply.reason}")
     return replies
-
-
-def finish(talks: Sequence[Generator[Any, Any, T]], engine: Engine) -> list[T]:
-    """`drive` without anybody watching."""
-    driving = drive(talks, engine)
-    while True:
-        try:
-            next(driving)
-        except StopIteration as stop:
-            results: list[T] = stop.value
-            return results

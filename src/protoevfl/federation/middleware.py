@@ -1,7 +1,6 @@
 """Wrappers around any engine: count the bytes, keep a transcript, time the exchanges, guard what leaves."""
 
-import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -65,28 +64,14 @@ class Recorded:
 
 
 @dataclass
-class Timed:
-    """Sums the seconds spent in exchanges by request type; `sync` is called before the clock is read."""
-
-    engine: Engine
-    sync: Callable[[], None] = lambda: None
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
-        start = time.perf_counter()
-        replies = self.engine.exchange(requests)
-        self.sync()
-        kinds = "+".join(sorted({type(r).__name__ for r in requests.values()}))
-        self.seconds[kinds] += time.perf_counter() - start
-        return replies
-
-
-@dataclass
 class QueryCache:
     """Remembers the embeddings of the rows to be predicted, so that asking for every subset of parties is free."""
 
     engine: Engine
     seen: dict[Address, Message] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        self.seen = {}
 
     def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
         asked = [a for a, r in requests.items() if isinstance(r, Embed) and r.rows == "query"]

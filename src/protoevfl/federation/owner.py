@@ -19,6 +19,44 @@ class Central:
     query: Tensor
 
 
+FEW = 10  # labelled rows under which a class counts as rare
+
+
+def rare_classes(labels: Tensor, classes: int) -> tuple[int, ...]:
+    """Classes with a few labelled rows, where the others have many."""
+    counts = torch.bincount(labels, minlength=classes)
+    few = (counts > 0) & (counts < FEW) & (counts < len(labels) / classes / 4)
+    return tuple(few.nonzero()[:, 0].tolist())
+
+
+def build_owner(
+    labels: Tensor,
+    classes: int,
+    parties: int,
+    seed: int,
+    *,
+    unseen: tuple[int, ...] = (),
+    rare: tuple[int, ...] | None = None,
+    open_classes: bool = False,
+) -> "LabelOwner":
+    """The label owner of a run, built in this one place.
+
+    labels         (N_a,) of the aligned rows, on the device that trains the head
+    unseen         classes known to have no label
+    rare           classes known to have few; found by counting unless given
+    open_classes   whether there may be classes nobody named
+    """
+    return LabelOwner(
+        labels,
+        classes,
+        tuple(range(parties)),
+        rnd.key(seed, "owner"),
+        unseen=unseen,
+        rare=rare_classes(labels, classes) if rare is None else rare,
+        open=open_classes,
+    )
+
+
 @dataclass
 class LabelOwner:
     """labels (N_a,) of the aligned rows in 0..classes-1; `unseen` are the classes declared to have no label."""

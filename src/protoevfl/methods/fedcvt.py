@@ -23,7 +23,7 @@ from protoevfl.federation.party import Cohort
 from protoevfl.fit import adamw
 from protoevfl.head import mixup
 from protoevfl.messages import BackwardMixed, Done, Embed, Embeddings, ForwardMixed, Message, MixedEmbeddings
-from protoevfl.method import Asking, Report, Talk
+from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods import cross_view as cv
 from protoevfl.methods.ensemble import Ensemble, blocks, flat, member_keys
 from protoevfl.methods.split import SplitLearning
@@ -49,6 +49,11 @@ class FedCVT(SplitLearning):
     """Split learning with completed and pseudo-labelled pool rows."""
 
     name: ClassVar[str] = "fedcvt"
+    exchanges: ClassVar[Exchanges] = (
+        (ForwardMixed, MixedEmbeddings),
+        (BackwardMixed, Done),
+        *PREDICTION,
+    )
     pool_batch: int = 64  # pool rows a step and party
     thresholds: tuple[float, float, float] = (0.8, 0.7, 0.7)  # joint, guest, host
     unlabelled: float = 0.5  # weight of the pseudo-labelled rows

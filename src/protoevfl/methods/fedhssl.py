@@ -25,7 +25,7 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Cohort
 from protoevfl.fit import Loss, cosine, fit
 from protoevfl.messages import Done, Guide, Merged, Message, Parameters, Project, Projections
-from protoevfl.method import Report, Talk
+from protoevfl.method import Exchanges, Report, Talk
 from protoevfl.methods.ensemble import Ensemble, member_keys
 from protoevfl.methods.hybrid import Branch, Pair, load_vector, vector
 from protoevfl.methods.split import SplitLearning
@@ -87,6 +87,13 @@ class FedHSSL(SplitLearning):
     """Hybrid pre-training, then split learning."""
 
     name: ClassVar[str] = "fedhssl"
+    exchanges: ClassVar[Exchanges] = (
+        (Project, Projections),
+        (Guide, Parameters),
+        (Merged, Projections),
+        (Merged, Done),
+        *SplitLearning.exchanges,
+    )
     lr: float = 3e-4
     pre: HybridSettings = field(default_factory=HybridSettings)
 

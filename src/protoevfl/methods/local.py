@@ -13,7 +13,7 @@ from torch import Tensor
 
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.messages import Embed, values
-from protoevfl.method import Asking
+from protoevfl.method import Asking, Exchanges
 from protoevfl.methods.split import SplitLearning
 
 
@@ -22,6 +22,7 @@ class Local(SplitLearning):
     """Split learning with one member, the active party."""
 
     name: ClassVar[str] = "local"
+    exchanges: ClassVar[Exchanges] = ()
 
     def members(self, owner: LabelOwner) -> tuple[int, ...]:
         return owner.parties[:1]

@@ -26,7 +26,7 @@ from protoevfl.federation.party import Cohort
 from protoevfl.fit import fit
 from protoevfl.head import HeadNet
 from protoevfl.messages import Embed, Embeddings, Message, PartialGradients
-from protoevfl.method import Report, Talk
+from protoevfl.method import PREDICTION, Exchanges, Report, Talk
 from protoevfl.methods.clusters import k_means
 from protoevfl.methods.ss_vfl import FrozenHead, PlainHead
 from protoevfl.methods.warmup import gather
@@ -38,6 +38,7 @@ class OneShot(FrozenHead):
     """Clustered gradients as labels, FixMatch at each party, a head on frozen embeddings."""
 
     name: ClassVar[str] = "one_shot"
+    exchanges: ClassVar[Exchanges] = (*PREDICTION, (PartialGradients, Embeddings))
     epochs: int = 20  # over the pool
     batch: int = 64  # aligned rows a step
     pool_batch: int = 192

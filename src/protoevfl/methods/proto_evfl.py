@@ -28,7 +28,7 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Cohort
 from protoevfl.head import HeadNet, HeadSettings, probabilities, train_head
 from protoevfl.messages import Describe, Embed, Embeddings, Learn, Learned, Message, Statistics, WarmUp, values
-from protoevfl.method import Asking, Report, Talk
+from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods import rounds as party_rounds
 from protoevfl.methods import unseen as unseen_classes
 from protoevfl.methods.batch import look, predict_batch
@@ -52,6 +52,12 @@ class ProtoEVFL:
     norm: bool = True  # batch-norm in the extractor
     table: str = "skip"  # extractor of tables: skip or mlp5
     head_each_round: bool = False  # train the head in every round, as the paper has it, instead of once at the end
+
+    @property
+    def exchanges(self) -> Exchanges:
+        """Prototypes go down only where there are rounds; `Describe` is asked where a class lacks labels."""
+        learning: Exchanges = ((Learn, Learned),) if self.rounds.count else ()
+        return ((WarmUp, Embeddings), *learning, *PREDICTION, (Describe, Statistics))
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
         return extractor(shape, keys, norm=self.norm, table=self.table, width=self.width)

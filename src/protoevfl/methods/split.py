@@ -24,7 +24,7 @@ from protoevfl.federation.party import Cohort
 from protoevfl.fit import adamw, cosine
 from protoevfl.head import HeadNet, HeadSettings, mixup
 from protoevfl.messages import BackwardBatch, Done, Embed, Embeddings, ForwardBatch, Message, values
-from protoevfl.method import Asking, Report, Talk
+from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods.ensemble import Ensemble, blocks, flat, member_keys
 from protoevfl.methods.steps import calibrate, one_view, per_epoch, set_rate, tracked
 from protoevfl.methods.warmup import gather
@@ -35,6 +35,11 @@ from protoevfl.models import embed, extractor, inputs
 class SplitLearning:
     """The talk of split learning; the fields are what the search of `protoevfl tune` moves."""
 
+    exchanges: ClassVar[Exchanges] = (
+        (ForwardBatch, Embeddings),
+        (BackwardBatch, Done),
+        *PREDICTION,
+    )
     models: int = 3  # extractors (and heads) averaged
     epochs: int = 60
     batch: int = 64

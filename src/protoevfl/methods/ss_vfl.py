@@ -17,7 +17,7 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Cohort
 from protoevfl.head import HeadNet, HeadSettings, probabilities, train_head
 from protoevfl.messages import Done, Embed, Embeddings, Message, Prepare, WarmUp, values
-from protoevfl.method import Asking, Report, Talk
+from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods.ensemble import Ensemble, wide
 from protoevfl.methods.moco import MoCoSettings, moco
 from protoevfl.methods.split import SplitLearning
@@ -29,6 +29,7 @@ class SSVFLC(SplitLearning):
     """Split learning that starts from self-supervised extractors."""
 
     name: ClassVar[str] = "ss_vfl_c"
+    exchanges: ClassVar[Exchanges] = ((Prepare, Done), *SplitLearning.exchanges)
     lr: float = 3e-4
     moco: MoCoSettings = field(default_factory=MoCoSettings)
 
@@ -82,6 +83,7 @@ class SSVFLI(FrozenHead):
     """Self-supervision, one upload, a head. Nothing derived from labels leaves the owner."""
 
     name: ClassVar[str] = "ss_vfl_i"
+    exchanges: ClassVar[Exchanges] = ((WarmUp, Embeddings), *PREDICTION)
     moco: MoCoSettings = field(default_factory=MoCoSettings)
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:

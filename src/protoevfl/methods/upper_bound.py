@@ -22,7 +22,7 @@ from protoevfl.federation.party import Cohort
 from protoevfl.fit import fit
 from protoevfl.head import HeadNet, HeadSettings, mixup
 from protoevfl.messages import Message
-from protoevfl.method import Asking, Report, Talk
+from protoevfl.method import Asking, Exchanges, Report, Talk
 from protoevfl.models import Extractor, embed, extractor, inputs
 
 
@@ -31,6 +31,7 @@ class UpperBound:
     """`models` networks trained on everything, probabilities averaged."""
 
     name: ClassVar[str] = "upper_bound"
+    exchanges: ClassVar[Exchanges] = ()
     models: int = 3
     epochs: int = 30
     batch: int = 256

@@ -6,7 +6,7 @@ join the parties' unaligned rows. A party's encoder is fitted on its rows outsid
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.errors import UserError
+from protoevfl.observer import SILENT, Observer
 from protoevfl.rows.align import plain_intersection
 from protoevfl.rows.alignment import Alignment, same_order, verify
 from protoevfl.rows.encoders import Encoder, encode_rows, fit_encoder, row_shape
@@ -28,7 +29,6 @@ from protoevfl.settings.method_choice import kind_of
 
 CELLS = 1 << 28  # most numbers of a party's unaligned rows that are held: 1 GiB
 Places = NDArray[np.int64]
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -138,13 +138,12 @@ def split_rows(labels: NDArray[np.int64], ids: list[str], seed: int, test: float
     return Parts(trained, validated, tested, np.flatnonzero(labels < 0))
 
 
-def prepare(config: Config, progress: Progress | None = None) -> Prepared:
+def prepare(config: Config, observer: Observer = SILENT) -> Prepared:
     """Read the files of all parties in this process (simulation)."""
     files, names = resolve(config), party_order(config)
-    say = progress or (lambda what, done, total: None)
     ids = {}
     for i, name in enumerate(names):
-        say("reading ids", i, len(names))
+        observer.progress("reading ids", i, len(names))
         ids[name] = read_ids(files[name], config.id_rules, config.alignment.on_bad_ids)
     aligned = common_rows(config, ids)
     active = names[0]
@@ -157,7 +156,7 @@ def prepare(config: Config, progress: Progress | None = None) -> Prepared:
     notes = check_labels(labels, parts, classes, config)
     parties = []
     for i, name in enumerate(names):
-        say("encoding columns", i, len(names))
+        observer.progress("encoding columns", i, len(names))
         total = ids[name].counts.input
         parties.append(prepare_party(files[name], aligned[name], parts, total, config.pool, config.seed, notes))
     train, test, validation = (torch.from_numpy(labels[p]) for p in (parts.train, parts.test, parts.validation))

@@ -1,6 +1,5 @@
 """`protoevfl train` and `protoevfl align` in one process: from a configuration to a run directory."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,25 @@ from protoevfl.artifacts.party import StoredParty
 from protoevfl.artifacts.run_dir import MANIFEST, write_run
 from protoevfl.core import metrics
 from protoevfl.distributed import choose_device
-from protoevfl.method import Method, Report
+from protoevfl.method import Method
+from protoevfl.observer import SILENT, Observer
 from protoevfl.pipeline.prepare import OneParty, Prepared, alignment_folder, kind_of_run, party_order, prepare, read_ids
-from protoevfl.pipeline.train import Progress, Trained, train
+from protoevfl.pipeline.train import Trained, train
 from protoevfl.privacy.policy import PrivacySettings
-from protoevfl.progress import helping
+from protoevfl.progress import is_secondary_rank
 from protoevfl.rows.align import align
 from protoevfl.rows.alignment import Alignment
 from protoevfl.settings.config import Config, resolve
 from protoevfl.settings.method_choice import choose_method, method_facts, privacy_settings
 
 
-def align_files(config: Config, progress: Progress | None = None, overwrite: bool = False) -> dict[str, Alignment]:
+def align_files(config: Config, observer: Observer = SILENT, overwrite: bool = False) -> dict[str, Alignment]:
     """Private set intersection of all parties' ids, every message made and checked; one folder a party."""
     out = alignment_folder(config)
     integrity.check_free(out, overwrite)
     files, names = resolve(config), party_order(config)
     ids = {name: read_ids(files[name], config.id_rules, config.alignment.on_bad_ids) for name in names}
-    found = align(ids, names[0], config.alignment.minimum, config.alignment.processes, progress)
+    found = align(ids, names[0], config.alignment.minimum, config.alignment.processes, observer.progress)
     with integrity.whole(out) as folder:
         for name, alignment in found.items():
             alignment.save(folder / name)
@@ -43,9 +43,7 @@ def train_files(
     out: Path | None = None,
     *,
     overwrite: bool = False,
-    watch: Callable[[Report], None] | None = None,
-    progress: Progress | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    observer: Observer = SILENT,
 ) -> StoredOwner:
     """Train on the files of a configuration and write the run directory; returns the owner with its metrics.
 
@@ -56,12 +54,12 @@ def train_files(
     method, privacy = method_and_privacy(config)
     device = choose_device(config.device)
     distributed.join(device)
-    world = prepare(config, progress)
+    world = prepare(config, observer)
     for note in world.notes:
-        say(note)
+        observer.note(note)
     trained = train(
         method, [p.table for p in world.parties], world.labels, len(world.classes), unseen=world.unseen,
-        privacy=privacy, seed=config.seed, device=device, watch=watch, progress=progress,
+        privacy=privacy, seed=config.seed, device=device, observer=observer,
     )  # fmt: skip
     facts: dict[str, Any] = {"device": device, "notes": world.notes, "class_rows": class_rows(world)}
     names = [p.name for p in world.parties]
@@ -70,7 +68,7 @@ def train_files(
         owner.metrics["validation"] = validation_metrics(trained, owner, world)
     parties = [stored_party(trained, m, part, config) for m, part in enumerate(world.parties)]
     facts = {"method": method_facts(method), "privacy": asdict(privacy), "seed": config.seed}
-    if not helping():
+    if not is_secondary_rank():
         write_run(out, parties, owner, facts)
     return owner
 

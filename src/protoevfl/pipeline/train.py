@@ -1,15 +1,9 @@
-"""Train a method on prepared parties in this process, measure it on the rows kept aside, and keep the run.
-
-    engine:  parties -> each party's guard -> bytes counted -> the label owner's guard -> method
-
-The guards (privacy settings) stand exactly where a deployment has its border, so that a simulation is trained on what
-would really arrive.
-"""
+"""Train a method on prepared parties in this process, measure it on the rows kept aside, and keep the run."""
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,35 +11,41 @@ from torch import Tensor
 
 from protoevfl.artifacts.owner import StoredOwner, TestRows
 from protoevfl.core import metrics
-from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
-from protoevfl.federation.guards import defend
-from protoevfl.federation.lockstep import drive
-from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.federation import Federation, SimulatedRun, simulate
+from protoevfl.federation.owner import LabelOwner, build_owner
 from protoevfl.federation.party import Party
-from protoevfl.messages import Embed, Message, values
-from protoevfl.method import Method, Report
+from protoevfl.method import Method, Report, plain_figures
+from protoevfl.observer import SILENT, Observer, Together
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.table import PartyTable
 
-Watch = Callable[[Report], None]
-Progress = Callable[[str, int, int], None]  # (what, done, total)
 SUBSETS = 6  # parties up to which training also reports every subset
-FEW = 10  # labelled rows under which a class counts as rare
 
 
 @dataclass
 class Trained:
-    """The trained parties, the owner, embeddings of the query rows, and what it cost."""
+    """A trained federation, what it cost and what its method reported."""
 
-    method: Method
-    parties: list[Party]
-    owner: LabelOwner
+    federation: Federation
     privacy: PrivacySettings
-    query: dict[int, Tensor]  # (n_q, d) by party
+    query: dict[int, Tensor]  # embeddings (n_q, d) of the query rows by party
     cost: dict[str, Any]
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[dict[str, Any]]
+
+    @property
+    def method(self) -> Method:
+        return self.federation.methods[0]
+
+    @property
+    def owner(self) -> LabelOwner:
+        return self.federation.owners[0]
+
+    @property
+    def parties(self) -> list[Party]:
+        assert isinstance(self.federation.parties, InProcess)
+        return list(self.federation.parties.parties.values())
 
     def stored_owner(
         self, names: Sequence[str], classes: Sequence[str], label_column: str, test: Tensor, facts: dict[str, Any]
@@ -74,31 +74,35 @@ def train(
     privacy: PrivacySettings | None = None,
     seed: int = 0,
     device: str = "cpu",
-    watch: Watch | None = None,
-    progress: Progress | None = None,
+    observer: Observer = SILENT,
 ) -> Trained:
-    """Drive the method to its end; party 0 holds the labels (N_a,). `progress` hears of the parties' own epochs."""
+    """Trains to the end; party 0 holds the labels (N_a,)."""
     privacy = privacy or PrivacySettings()
-    parties = [
-        Party(method, t, rnd.key(seed, "party", m), device, _named(progress, t.name)) for m, t in enumerate(tables)
-    ]
-    owner = LabelOwner(
-        labels.to(device), classes, tuple(range(len(tables))), rnd.key(seed, "owner"), unseen=unseen,
-        rare=rare_classes(labels, classes),
-    )  # fmt: skip
-    engine = InProcess({(0, m): p for m, p in enumerate(parties)})
-    metered, border, (ledger,) = defend(engine, [owner], [seed], privacy)
-    start, history = time.perf_counter(), list[dict[str, Any]]()
-    for _, report in drive([method.train(owner)], border):
-        history.append({"phase": report.phase, "step": report.step, "steps": report.steps, **_plain(report)})
-        if watch is not None:
-            watch(report)
-    cost = {"seconds": time.perf_counter() - start, "bytes": metered.ledger(0), "rounds": metered.rounds[0]}
+    owner = build_owner(labels.to(device), classes, len(tables), seed, unseen=unseen)
+    runs = [SimulatedRun(tables, owner, seed)]
+    federation = simulate(method, runs, privacy, engine="loop", device=device, observer=observer)
+    history = _History()
+    start = time.perf_counter()
+    federation.train(Together([history, observer]))
+    cost = {"seconds": time.perf_counter() - start, **federation.traffic()}
+    del cost["epsilon"]
+    (ledger,) = federation.border.ledgers
     if ledger.entries:
         cost["epsilon"] = {str(m): ledger.epsilon(m, "down") for m in range(1, len(tables))}
-    replies = border.exchange({(0, m): Embed("query") for m in owner.parties})
-    query = {m: _embeddings(replies[0, m]).cpu() for m in owner.parties}
-    return Trained(method, parties, owner, privacy, query, cost, history)
+    # asked at once: some methods settle their networks for good when they first embed
+    query = {m: f.cpu() for m, f in federation.query_embeddings().items()}
+    return Trained(federation, privacy, query, cost, history.reports)
+
+
+class _History(Observer):
+    """Every report as JSON values."""
+
+    def __init__(self) -> None:
+        self.reports: list[dict[str, Any]] = []
+
+    def report(self, report: Report, run: int = 0) -> None:
+        place = {"phase": report.phase, "step": report.step, "steps": report.steps}
+        self.reports.append({**place, **plain_figures(report)})
 
 
 def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
@@ -124,27 +128,6 @@ def majority(owner: StoredOwner, labels: Tensor) -> dict[str, Any]:
     return {"class": owner.classes[commonest], "accuracy": float((labels == commonest).double().mean())}
 
 
-def rare_classes(labels: Tensor, classes: int) -> tuple[int, ...]:
-    """Classes with a few labelled rows, where the others have many."""
-    counts = torch.bincount(labels, minlength=classes)
-    few = (counts > 0) & (counts < FEW) & (counts < len(labels) / classes / 4)
-    return tuple(few.nonzero()[:, 0].tolist())
-
-
-def _named(progress: Progress | None, name: str) -> Progress:
-    return (lambda *_: None) if progress is None else lambda what, done, of: progress(f"{name}: {what}", done, of)
-
-
 def short(found: dict[str, Any]) -> dict[str, Any]:
     """The few figures that every subset of parties is shown with."""
     return {name: found[name] for name in ("accuracy", "balanced_accuracy", "auc")}
-
-
-def _plain(report: Report) -> dict[str, Any]:
-    return {n: v.detach().cpu().tolist() if isinstance(v, Tensor) else v for n, v in report.values.items()}
-
-
-def _embeddings(reply: Any) -> Tensor:
-    if not isinstance(reply, Message):
-        raise UserError(f"a party did not answer: {getattr(reply, 'reason', reply)}")
-    return values(reply)

@@ -84,7 +84,7 @@ def execute(
     budget: float | None = None,
     workers: int = 1,
     tell: Tell | None = None,
-    watch: Any = None,
+    observer: Any = None,
 ) -> Progress:
     """Runs the jobs and appends their records as they come."""
     state, timing = Progress(len(jobs)), Timing(records.read(path))
@@ -102,7 +102,7 @@ def execute(
             yield job
 
     ways = _here if workers == 1 else _processes
-    for job, made, error in ways(following(), device, engine, workers, watch):
+    for job, made, error in ways(following(), device, engine, workers, observer):
         for record in made:
             records.append(path, {**record, "workers": workers})
             timing.learn(job.config.dataset, job.config.method, record.get("seconds") or 0.0)
@@ -118,12 +118,12 @@ def execute(
 Result = tuple[Job, list[dict[str, Any]], str]
 
 
-def _here(jobs: Iterator[Job], device: str, engine: str, workers: int, watch: Any) -> Iterator[Result]:
+def _here(jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Any) -> Iterator[Result]:
     for job in jobs:
-        yield job, *attempt(job, device, engine, watch)
+        yield job, *attempt(job, device, engine, observer)
 
 
-def _processes(jobs: Iterator[Job], device: str, engine: str, workers: int, watch: Any) -> Iterator[Result]:
+def _processes(jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Any) -> Iterator[Result]:
     """Several jobs at once in processes of their own; this process alone writes. When one dies (no memory), the jobs
     of its pool are named and the rest goes on in a new pool."""
     running: dict[Future[Any], Job] = {}

@@ -40,18 +40,18 @@ def resolve(runner: str) -> Runner:
     return found
 
 
-def attempt(job: Job, device: str, engine: str, watch: Any = None) -> tuple[list[dict[str, Any]], str]:
+def attempt(job: Job, device: str, engine: str, observer: Any = None) -> tuple[list[dict[str, Any]], str]:
     """The records of a job, or none and why. Seeds that do not fit into memory together are run one by one."""
     import torch
 
     try:
         try:
-            made = _call(job, job.seeds, device, engine, watch)
+            made = _call(job, job.seeds, device, engine, observer)
         except torch.OutOfMemoryError:
             if len(job.seeds) == 1:
                 raise
             torch.cuda.empty_cache()
-            made = [record for seed in job.seeds for record in _call(job, (seed,), device, engine, watch)]
+            made = [record for seed in job.seeds for record in _call(job, (seed,), device, engine, observer)]
         return [{**record, **stamp()} for record in made], ""
     except UserError as error:
         return [], str(error)
@@ -60,8 +60,8 @@ def attempt(job: Job, device: str, engine: str, watch: Any = None) -> tuple[list
         return [], f"{type(error).__name__}: {error} ({Path(frame.filename).name} line {frame.lineno})"
 
 
-def _call(job: Job, seeds: tuple[int, ...], device: str, engine: str, watch: Any) -> list[dict[str, Any]]:
-    more = {"watch": watch} if watch is not None and job.runner == RUN else {}
+def _call(job: Job, seeds: tuple[int, ...], device: str, engine: str, observer: Any) -> list[dict[str, Any]]:
+    more = {"observer": observer} if observer is not None and job.runner == RUN else {}
     return resolve(job.runner)(job.config, list(seeds), device=device, engine=engine, **more)
 
 

@@ -13,22 +13,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class Column:
-    """One source column of a table, all rows of the data set."""
-
-    name: str
-    values: Array  # (n,) float64, NaN = missing; categories: (n,) int64 codes, -1 = not a known category
-    categories: tuple[str, ...] | None = None  # None: a number
-    log: bool = False  # heavy-tailed amount: signed log1p before scaling
-
-
-@dataclass(frozen=True)
 class Dataset:
     """Features and labels of all rows, and which of them are train and test rows."""
 
     name: str
     class_names: tuple[str, ...]
-    features: Tensor | tuple[Column, ...]  # images: (n, views, H, W) uint8
+    features: Any  # images: (n, views, H, W) uint8; tables: a pyarrow Table, categories as text
     labels: Tensor  # (n,) int64
     train: Tensor  # (n_train,) int64 row numbers
     test: Tensor  # (n_test,) int64 row numbers
@@ -41,7 +31,7 @@ class Dataset:
     @property
     def views(self) -> int:
         """How many views (images) or columns (tables) there are to deal out to parties."""
-        return self.features.shape[1] if isinstance(self.features, Tensor) else len(self.features)
+        return int(self.features.shape[1])
 
     def __post_init__(self) -> None:
         if self.labels.numel() and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < self.classes:

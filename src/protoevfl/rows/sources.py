@@ -14,9 +14,9 @@ from pathlib import Path
 
 from protoevfl.errors import UserError
 from protoevfl.rows import fetch, image_sources, table_sources
-from protoevfl.rows.dataset import Column, Dataset
+from protoevfl.rows.dataset import Dataset
 
-__all__ = ["NAMES", "Column", "Dataset", "available", "load"]
+__all__ = ["NAMES", "Dataset", "available", "load"]
 
 LOADERS = {
     "fashion_mnist": image_sources.fashion_mnist,

@@ -1,13 +1,16 @@
 """What one party holds, and the labels: `PartyTable` and `Labels`."""
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from protoevfl.errors import UserError
 from protoevfl.rows.dataset import Dataset
-from protoevfl.rows.encode import encode_table
+from protoevfl.rows.feature_codes import FeatureSpec
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.splits import Split
 from protoevfl.rows.views import party_views
 
@@ -69,11 +72,18 @@ def _party_table(dataset: Dataset, split: Split, party: int, views: list[int]) -
         parts = [dataset.features[rows][:, views] for rows in (split.pools[party], split.aligned, split.test)]
     else:
         fit_rows = torch.cat([split.pools[party], split.aligned])
-        encoded = encode_table([dataset.features[c] for c in views], fit_rows)
-        spans = encoded.spans
-        parts = [encoded.values[rows] for rows in (split.pools[party], split.aligned, split.test)]
+        encoded, spans = encode_columns(dataset.features.select(views), fit_rows)
+        parts = [encoded[rows] for rows in (split.pools[party], split.aligned, split.test)]
     pool, aligned, query = parts
     return PartyTable(name, pool, aligned, query, spans)
+
+
+def encode_columns(table: Any, fit_rows: Tensor) -> tuple[Tensor, tuple[tuple[int, int], ...]]:
+    """All rows of a pyarrow Table as features (n, D), learnt on `fit_rows` only, and each column's span."""
+    keep = np.zeros(table.num_rows, np.bool_)
+    keep[fit_rows.numpy()] = True
+    encoder = TableEncoder.fit(table, FeatureSpec(tuple(table.column_names)), "the table", keep)
+    return torch.from_numpy(encoder.transform(table)), encoder.spans
 
 
 def labels_of(dataset: Dataset, split: Split) -> Labels:

@@ -1,17 +1,18 @@
-"""Adult and Credit: columns of numbers and categories as they come; scaling happens at the party (`encode.py`)."""
+"""Adult and Credit: columns of numbers and categories as they come; encoding happens at the party (features.py)."""
 
 import csv
 import gzip
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
-from torch import Tensor
 
 from protoevfl.errors import UserError
 from protoevfl.rows import fetch, uci
-from protoevfl.rows.dataset import Array, Column, Dataset, held_out
+from protoevfl.rows.dataset import Array, Dataset, held_out
 
 ADULT = fetch.Remote(
     file="adult.csv.gz",
@@ -50,12 +51,9 @@ def _read_table(path: Path, header: Sequence[str]) -> dict[str, list[str]]:
     return {name: list(values) for name, values in zip(header, zip(*rows[1:], strict=True), strict=True)}
 
 
-def _category(name: str, text: list[str], train: Tensor) -> Column:
-    """Categories are the values of the train rows, `?` (missing) being one of them; others get code -1."""
-    values = np.array(text)
-    known = np.unique(values[train.numpy()])
-    codes = np.searchsorted(known, values).clip(max=len(known) - 1)
-    return Column(name, np.where(known[codes] == values, codes, -1), tuple(known.tolist()))
+def _category(text: list[str]) -> Any:
+    """Texts as they come; `?` is a missing value."""
+    return pa.array([None if value == "?" else value for value in text], pa.string())
 
 
 def _codes(path: Path, name: str, text: list[str], known: Sequence[str]) -> Array:
@@ -66,12 +64,17 @@ def _codes(path: Path, name: str, text: list[str], known: Sequence[str]) -> Arra
     return np.array([code[value] for value in text], dtype=np.int64)
 
 
-def _number(name: str, text: list[str]) -> Column:
-    heavy = name.startswith(("capital-", "BILL_AMT", "PAY_AMT", "LIMIT_BAL"))
+def _number(name: str, text: list[str]) -> Any:
     try:
-        return Column(name, np.array(text, dtype=np.float64), log=heavy)
+        return pa.array(np.array(text, dtype=np.float64))
     except ValueError as error:
         raise UserError(f"column '{name}' must hold numbers ({error}); fetch the file again") from error
+
+
+def _columns(table: Mapping[str, list[str]], categories: Collection[str]) -> Any:
+    return pa.table(
+        {name: _category(text) if name in categories else _number(name, text) for name, text in table.items()}
+    )
 
 
 def adult(root: str | Path | None) -> Dataset:
@@ -82,8 +85,8 @@ def adult(root: str | Path | None) -> Dataset:
     train, test = torch.from_numpy(np.flatnonzero(~is_test)), torch.from_numpy(np.flatnonzero(is_test))
     if not len(train):
         raise UserError(f"{path} has no train rows; fetch it again")
-    columns = (_category(k, v, train) if k in ADULT_TEXT else _number(k, v) for k, v in table.items())
-    return Dataset("adult", INCOMES, tuple(columns), torch.from_numpy(labels), train, test)
+    columns = _columns(table, ADULT_TEXT)
+    return Dataset("adult", INCOMES, columns, torch.from_numpy(labels), train, test)
 
 
 def credit(root: str | Path | None) -> Dataset:
@@ -92,5 +95,5 @@ def credit(root: str | Path | None) -> Dataset:
     table.pop("ID")
     labels = _codes(path, CREDIT_LABEL, table.pop(CREDIT_LABEL), ("0", "1"))
     train, test = held_out(labels, 0.2)
-    columns = (_category(k, v, train) if k in CREDIT_CODES else _number(k, v) for k, v in table.items())
-    return Dataset("credit", ("pays", "defaults"), tuple(columns), torch.from_numpy(labels), train, test)
+    columns = _columns(table, CREDIT_CODES)
+    return Dataset("credit", ("pays", "defaults"), columns, torch.from_numpy(labels), train, test)

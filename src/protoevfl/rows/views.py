@@ -8,6 +8,7 @@ circle, so that neighbours overlap and all twelve are held. Party 0 is the activ
 """
 
 import numpy as np
+from torch import Tensor
 
 from protoevfl.errors import UserError
 from protoevfl.rows.dataset import Dataset
@@ -20,7 +21,7 @@ def party_views(dataset: Dataset, parties: int) -> list[list[int]]:
     """The indices into the view axis (images) or the columns (tables) that each of M = 2..8 parties holds."""
     if not 2 <= parties <= MOST_PARTIES:
         raise UserError(f"{dataset.name} can be divided between 2 to {MOST_PARTIES} parties, not {parties}")
-    if dataset.views == 12 and not isinstance(dataset.features, tuple):
+    if dataset.views == 12 and isinstance(dataset.features, Tensor):
         return circle_views(parties)
     if dataset.views < 4:
         raise UserError(f"{dataset.name} has {dataset.views} columns; at least 4 are needed to cut four parts")

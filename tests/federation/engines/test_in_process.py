@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from protoevfl.federation.engines.in_process import InProcess
-from protoevfl.federation.lockstep import Address, finish
+from protoevfl.federation.lockstep import Address
 from protoevfl.federation.party import Party
 from protoevfl.messages import Embed, Embeddings, MessageError, values
 from protoevfl.method import Method
-from tests.tiny import QUERY, addresses, image_table, owner, party_keys, quick
+from tests.tiny import QUERY, addresses, finish, image_table, owner, party_keys, quick
 
 PROTO, SPLIT = quick("proto_evfl"), quick("vanilla", epochs=2)
 

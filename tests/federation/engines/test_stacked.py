@@ -13,12 +13,12 @@ from torch import Tensor
 
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.engines.stacked import Stacked
-from protoevfl.federation.lockstep import Address, finish
+from protoevfl.federation.lockstep import Address
 from protoevfl.federation.party import Party
 from protoevfl.messages import BackwardBatch, Embed, Embeddings, ForwardBatch, WarmUp, values
 from protoevfl.method import Method
 from protoevfl.rows.table import PartyTable
-from tests.tiny import ALIGNED, addresses, column_table, image_table, owner, party_keys, quick
+from tests.tiny import ALIGNED, addresses, column_table, finish, image_table, owner, party_keys, quick
 
 SEEDS, PARTIES, TOLERANCE = 2, 3, 1e-3
 PROTO = quick("proto_evfl", warm__epochs=6, head__epochs=20, head__lr=2e-2)

@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.deploy import job_file, rehearsal
+from protoevfl.deploy import job_file
 from protoevfl.deploy.kit import Identity, Kit
+from protoevfl.deploy.message_types import deployable, message_types
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
-from protoevfl.federation.lockstep import finish
 from protoevfl.federation.middleware import Recorded
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Party
 from protoevfl.methods import METHODS
 from protoevfl.settings import presets
-from tests.tiny import ALIGNED, CLASSES, addresses, image_table, party_keys, short
+from tests.tiny import ALIGNED, CLASSES, addresses, finish, image_table, party_keys, short
 
-LONGER = 3  # turns of every loop, more than the rehearsal's
+LONGER = 3  # turns of every loop
 KIT = Kit(Path("kit"), Identity("p", "bank", "party", "Bank", "hub:1", "bank", ("bank", "shop")))
 
 
@@ -39,32 +39,32 @@ def recorded(name: str, overrides: dict[str, Any]) -> set[tuple[str, str]]:
     return crossed
 
 
-def as_set(types: rehearsal.Types) -> set[tuple[str, str]]:
+def as_set(types: tuple[tuple[str, ...], tuple[str, ...]]) -> set[tuple[str, str]]:
     return {("down", name) for name in types[0]} | {("up", name) for name in types[1]}
 
 
 @pytest.mark.parametrize("name", [n for n in METHODS if n != "upper_bound"])
-def test_the_rehearsal_names_what_a_complete_run_sends(name: str) -> None:
+def test_a_method_declares_what_a_complete_run_sends(name: str) -> None:
     loops = ("epochs", "count", "rounds")
     longer = {n: LONGER if n.rsplit(".", 1)[-1].rsplit("_", 1)[-1] in loops else v for n, v in short(name).items()}
     found = recorded(name, longer)
-    assert (name in rehearsal.deployable()) == bool(found)
+    assert (name in deployable()) == bool(found)
     if found:
-        assert as_set(rehearsal.wire(name)) == found
-        assert as_set(rehearsal.wire(name, task="predict")) == {("down", "Embed"), ("up", "Embeddings")}
+        assert as_set(message_types(name)) == found
+        assert as_set(message_types(name, task="predict")) == {("down", "Embed"), ("up", "Embeddings")}
 
 
 def test_settings_change_what_is_sent() -> None:
-    down, up = rehearsal.wire("proto_evfl", "one_way")
+    down, up = message_types("proto_evfl", "one_way")
     assert "Learn" not in down
     assert "Learned" not in up
-    assert rehearsal.wire("proto_evfl", settings={"rounds.count": 0}) == (down, up)
+    assert message_types("proto_evfl", settings={"rounds.count": 0}) == (down, up)
 
 
 def test_what_cannot_be_deployed_says_so() -> None:
-    for name in (*rehearsal.ALONE, "magic"):
+    for name in ("local", "upper_bound", "magic"):
         with pytest.raises(UserError, match=r"cannot be run between companies; these can: probe, .*proto_evfl"):
-            rehearsal.wire(name)
+            message_types(name)
 
 
 def test_a_job_carries_its_presets_defences(tmp_path: Path) -> None:
