@@ -52,13 +52,19 @@ class WarmUp(Message):
 
 @dataclass(frozen=True)
 class Embed(Message):
-    """Reply with `Embeddings` of the aligned rows or of the rows to be predicted. Carries nothing."""
+    """Reply with `Embeddings` of rows that both sides know to be shared. Carries nothing.
 
-    rows: str  # "aligned" or "query"
+    "aligned" rows are those of all parties, "further" ones are shared by the active party and the receiver but
+    not by everybody, "query" rows are to be predicted.
+    """
+
+    rows: str
 
     def __post_init__(self) -> None:
-        if self.rows not in ("aligned", "query"):
-            raise MessageError(f"Embed.rows must be aligned or query, not {self.rows!r}: no other row may be asked for")
+        if self.rows not in ("aligned", "further", "query"):
+            raise MessageError(
+                f"Embed.rows must be aligned, further or query, not {self.rows!r}: no other row may be asked for"
+            )
 
 
 @dataclass(frozen=True)

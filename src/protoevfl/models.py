@@ -132,6 +132,36 @@ class LeNet(Extractor):
         return {"output": rows_norm(self.bn4, self.fc2(hidden)), "hidden": hidden, "conv": conv}
 
 
+class WideNet(Extractor):
+    """Four 3x3 convolutions (32, 32, 64, 64) and a linear layer, batch-norm after each: an own model's network."""
+
+    def __init__(self, keys: Tensor, c: int, side: int, width: int = 128) -> None:
+        super().__init__()
+        self.width = width
+        channels = (c, 32, 32, 64, 64)
+        self.convs = nn.ModuleList(
+            Conv(keys, f"conv{n}", i, o, k=3, bias=False)
+            for n, (i, o) in enumerate(zip(channels, channels[1:], strict=False))
+        )
+        self.norms = nn.ModuleList(BatchNorm(keys, o) for o in channels[1:])
+        self.pools = 3 if side >= 24 else 2  # a picture of 32 x 32 ends as 4 x 4, one of 14 x 14 as 3 x 3
+        flat = 64 * (side >> self.pools) ** 2
+        self.linear = Linear(keys, "linear", flat, width, bias=False)
+        self.last_norm = BatchNorm(keys, width)
+
+    def layers(self, x: Tensor) -> dict[str, Tensor]:
+        g = len(x)
+        x = x.transpose(0, 1).flatten(1, 2)  # (B, G*c, H, W)
+        for n, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            x = F.relu(norm(conv(x)))
+            if n % 2:
+                x = F.max_pool2d(x, 2)
+        if self.pools == 3:
+            x = F.max_pool2d(x, 2)
+        flat = x.reshape(len(x), g, math.prod(x.shape[1:]) // g).transpose(0, 1)  # (G, B, flat)
+        return {"output": F.relu(rows_norm(self.last_norm, self.linear(flat)))}
+
+
 class SkipMLP(Extractor):
     """Two-layer perceptron plus a linear path that keeps the columns' linear information; for tables."""
 

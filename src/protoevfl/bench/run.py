@@ -17,8 +17,9 @@ import protoevfl
 from protoevfl import distributed
 from protoevfl.core import metrics
 from protoevfl.distributed import choose_device
+from protoevfl.errors import UserError
 from protoevfl.federation.federation import Federation, SimulatedRun, choose_engine, simulate
-from protoevfl.federation.owner import Central, LabelOwner, build_owner
+from protoevfl.federation.owner import Central, Further, LabelOwner, OwnRows, build_owner
 from protoevfl.method import Report, plain_figures
 from protoevfl.observer import SILENT, Observer, Together
 from protoevfl.rows import sources
@@ -27,6 +28,8 @@ from protoevfl.rows.splits import Split, SplitSpec, split_dataset
 from protoevfl.rows.table import Labels, PartyTable, encode_columns, labels_of, party_tables
 from protoevfl.settings.method_choice import privacy_of
 from protoevfl.settings.presets import build
+
+LABELS = ("shared", "all")
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,28 @@ class RunConfig:
     pool: int | None = None
     profile: str = "majority"
     open: bool = False  # zero_shot: the owner is not told which class has no label
+    labels: str = "shared"  # or "all": the active party's pool is labelled too
+    overlap: int = 0  # further rows it shares with each single other party
     side: str = ""  # what names two and more unseen classes: nothing, "example", or a CSV file of attributes
     overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.labels not in LABELS:
+            raise UserError(f"labels is one of {', '.join(LABELS)}, not '{self.labels}'")
+        if self.overlap and self.labels != "all":
+            raise UserError("an overlap with single parties is of use with --labels all")
 
     def split_spec(self) -> SplitSpec:
         return SplitSpec(
             dataset=self.dataset, parties=self.parties, aligned=self.aligned, pool=self.pool, profile=self.profile,
-            setting=self.setting, classes=self.classes, shots=self.shots,
+            setting=self.setting, classes=self.classes, shots=self.shots, overlap=self.overlap,
         )  # fmt: skip
 
     def identity(self) -> dict[str, Any]:
         """The part of a record that says which cell it belongs to."""
-        return {**asdict(self), "classes": list(self.classes), "overrides": dict(self.overrides)}
+        facts = {**asdict(self), "classes": list(self.classes), "overrides": dict(self.overrides)}
+        added = {"labels": "shared", "overlap": 0}  # fields that older records do not have
+        return {name: value for name, value in facts.items() if added.get(name) != value}
 
 
 @dataclass
@@ -93,9 +106,32 @@ def prepare(config: RunConfig, seed: int, device: str) -> World:
         open_classes=config.open,
     )
     tell(owner, config.side, labels)
+    if config.labels == "all":
+        owner.own, owner.further = every_label(tables, labels, split, device)
     if config.method == "upper_bound":
         owner.central = central(config, dataset, split, device)
     return World(split, tables, labels, owner, seed)
+
+
+def every_label(
+    tables: Sequence[PartyTable], labels: Labels, split: Split, device: str
+) -> tuple[OwnRows, Further | None]:
+    """All rows of the active party with their labels, and the rows it shares with one other party each."""
+    active = tables[0]
+    count = len(split.further_of(0))  # the pool begins with them
+    rows = torch.cat([active.aligned, active.pool]).to(device)
+    own = OwnRows(
+        rows,
+        torch.cat([labels.aligned, labels.pools[0]]).to(device),
+        active.query.to(device),
+        len(active.aligned) + count,
+    )
+    if not count:
+        return own, None
+    holder = torch.arange(count) // split.spec.overlap + 1  # the other party that has the row
+    shared = holder == torch.arange(len(tables))[:, None]  # (M, F)
+    shared[0] = True
+    return own, Further(labels.pools[0][:count].to(device), shared.to(device))
 
 
 def tell(owner: LabelOwner, side: str, labels: Labels) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,27 @@ class Central:
     pool: Tensor
     labels: Tensor
     query: Tensor
+
+
+@dataclass
+class OwnRows:
+    """The active party's own rows as its encoder left them: what its own model learns from.
+
+    First the rows shared with all parties, then those shared with some (`LabelOwner.further`), then the rest.
+    """
+
+    rows: Tensor  # (n, ...)
+    labels: Tensor  # (n,), -1 where unknown
+    query: Tensor  # (n_q, ...) its view of the rows to be predicted
+    shared_rows: int  # how many of `rows` some other party has
+
+
+@dataclass
+class Further:
+    """Rows the active party shares with some of the others, not with all of them."""
+
+    labels: Tensor  # (F,), -1 where unknown
+    shared: Tensor  # (M, F) bool: which party has the row; the active party has all
 
 
 FEW = 10  # labelled rows under which a class counts as rare
@@ -73,6 +95,9 @@ class LabelOwner:
     head: nn.Module | None = None
     memory: dict[str, Tensor] = field(default_factory=dict)
     central: Central | None = None
+    own: OwnRows | None = None  # every label of the active party, where they are to be used
+    further: Further | None = None
+    cache: dict[Any, Any] = field(default_factory=dict)  # fitted models that can be fitted again; never kept
 
     def __post_init__(self) -> None:
         if self.labels.numel() == 0:

@@ -31,6 +31,8 @@ class Rows:
     aligned: Tensor
     query: Tensor
     spans: tuple[tuple[int, int], ...] | None = None
+    numbers: tuple[int, ...] = ()
+    further: Tensor | None = None  # (G, n_f, ...)
 
     @classmethod
     def of(cls, tables: Sequence[PartyTable], device: torch.device) -> "Rows":
@@ -39,10 +41,25 @@ class Rows:
 
         spans = tables[0].spans
         pool = distributed.deal([t.pool for t in tables], device)
-        return cls(pool, together("aligned"), together("query"), None if spans is None else tuple(spans))
+        return cls(
+            pool,
+            together("aligned"),
+            together("query"),
+            None if spans is None else tuple(spans),
+            tables[0].numbers,
+            together("further"),
+        )
 
     def take(self, members: list[int]) -> "Rows":
-        return Rows(self.pool[members], self.aligned[members], self.query[members], self.spans)
+        further = None if self.further is None else self.further[members]
+        return Rows(
+            self.pool[members],
+            self.aligned[members],
+            self.query[members],
+            self.spans,
+            self.numbers,
+            further,
+        )
 
 
 class Cohort:

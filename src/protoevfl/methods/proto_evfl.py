@@ -13,7 +13,7 @@
 gives every field, its reason and its ablation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -26,15 +26,19 @@ from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Cohort
-from protoevfl.head import HeadNet, HeadSettings, probabilities, train_head
+from protoevfl.head import Drawn, HeadNet, HeadSettings, probabilities, train_head
 from protoevfl.messages import Describe, Embed, Embeddings, Learn, Learned, Message, Statistics, WarmUp, values
 from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods import rounds as party_rounds
 from protoevfl.methods import unseen as unseen_classes
 from protoevfl.methods.batch import look, predict_batch
+from protoevfl.methods.joint import predict_joint
+from protoevfl.methods.own_model import OwnModelSettings, has_own_model, train_own_model
 from protoevfl.methods.settings import RoundSettings
+from protoevfl.methods.stacking import predict_stacked
+from protoevfl.methods.table_features import learn_features, table_features
 from protoevfl.methods.unseen import UnseenSettings
-from protoevfl.methods.warmup import WarmUpSettings, warm_up
+from protoevfl.methods.warmup import WarmUpSettings, own_rows, warm_up
 from protoevfl.models import embed, extractor
 
 
@@ -47,10 +51,11 @@ class ProtoEVFL:
     rounds: RoundSettings = field(default_factory=RoundSettings)
     head: HeadSettings = field(default_factory=HeadSettings)
     unseen: UnseenSettings = field(default_factory=UnseenSettings)
+    own: OwnModelSettings = field(default_factory=OwnModelSettings)
     layers: tuple[str, ...] = ("output",)  # which representations are sent
     width: int = 84  # of an extractor's output
     norm: bool = True  # batch-norm in the extractor
-    table: str = "skip"  # extractor of tables: skip or mlp5
+    table: str = "skip"  # of tables: the extractors skip or mlp5, or features: encoded columns and bins
     head_each_round: bool = False  # train the head in every round, as the paper has it, instead of once at the end
 
     @property
@@ -60,14 +65,20 @@ class ProtoEVFL:
         return ((WarmUp, Embeddings), *learning, *PREDICTION, (Describe, Statistics))
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
+        if self.table == "features" and len(shape) == 1:
+            return nn.Identity()  # what is sent is learnt in `embed`
         return extractor(shape, keys, norm=self.norm, table=self.table, width=self.width)
+
+    def sends_features(self, cohort: Cohort) -> bool:
+        """Whether these parties send encoded columns instead of an embedding."""
+        return self.table == "features" and cohort.rows.spans is not None
 
     # ------------------------------------------------------------ party side
 
     def answer(self, cohort: Cohort, request: Message) -> Message:
         match request:
             case WarmUp():
-                if self.warm.epochs:
+                if self.warm.epochs and not self.sends_features(cohort):
                     warm_up(cohort, self.warm)
                 wanted = self.layers if not self.rounds.count else ("output",)  # inner layers cross once, at the end
                 return Embeddings(self.embed(cohort, cohort.rows.aligned, wanted))
@@ -82,6 +93,8 @@ class ProtoEVFL:
 
     def embed(self, cohort: Cohort, rows: Tensor, layers: tuple[str, ...] | None = None) -> Tensor:
         """Layers side by side (all that are sent, unless told); several are standardised by the party's own pool."""
+        if self.sends_features(cohort):
+            return self.features(cohort, rows)
         f = embed(cohort.net, rows, layers or self.layers)
         if (layers or self.layers) == ("output",):
             return f
@@ -89,6 +102,13 @@ class ProtoEVFL:
             mean, spread = distributed.moments(cohort.rows.pool, lambda own: embed(cohort.net, own, self.layers))
             cohort.memory |= {"mean": mean, "spread": spread + 0.05 * spread.mean(-1, keepdim=True)}
         return (f - cohort.memory["mean"]) / cohort.memory["spread"]
+
+    def features(self, cohort: Cohort, rows: Tensor) -> Tensor:
+        """Encoded columns with bins; their edges and means are learnt from the party's own rows at first."""
+        numbers = cohort.rows.numbers
+        if "edges" not in cohort.memory:
+            cohort.memory |= learn_features(own_rows(cohort), numbers)
+        return table_features(rows, numbers, cohort.memory["edges"], cohort.memory["centre"])
 
     def learn(self, cohort: Cohort, request: Learn) -> Learned:
         """One round: local prior, then transport on the party's own rows; the reply holds the new embeddings."""
@@ -102,16 +122,58 @@ class ProtoEVFL:
     # ------------------------------------------------------------ owner side
 
     def train(self, owner: LabelOwner) -> Talk:
+        if owner.own is not None:
+            train_own_model(owner, self.own)
+            yield Report("own model", 1, 1)
         replies = yield {m: WarmUp() for m in owner.parties}
-        f, warm = self.blocks(owner, replies), set(replies)  # (M, N, d)
+        f = self.blocks(owner, replies)  # (M, N, d)
+        warm = set(replies)
         yield Report("warm-up", 1, 1)
         mu, counts = self.means(owner, f)
-        prior, best, stale = torch.full((owner.classes,), 1 / owner.classes, device=owner.device), -1.0, 0
+        prior = torch.full((owner.classes,), 1 / owner.classes, device=owner.device)
+        if self.rounds.count:
+            f, mu, counts, prior, warm = yield from self.learning(owner, f, mu, counts, prior, warm)
+            if self.layers != ("output",):
+                replies = yield {m: Embed("aligned") for m in owner.parties}
+                f = self.blocks(owner, replies)  # the layers of before would not fit these
+                warm = set(replies)
+        owner.memory |= {
+            "prototypes": mu,
+            "shown": (counts > 0).float(),
+            "prior": prior,
+            "embeddings": f,
+            "usable": torch.tensor([m in warm for m in owner.parties], device=owner.device),
+        }
+        if owner.further is not None:
+            asked = [m for m in owner.parties if bool(owner.further.shared[m].any())]
+            replies = yield {m: Embed("further") for m in asked}
+            owner.memory["further"] = self.further_blocks(owner, replies, f.shape[-1])
+            yield Report("further rows", 1, 1)
+        drawn = yield from self.described(owner, f, mu)
+        if not (self.head_each_round or self.is_linear(owner)):
+            keys = owner.keys("head", self.head.members)
+            owner.head = train_head(keys, f, owner.labels, owner.classes, self.head, drawn)
+        yield Report("head", 1, 1)
+
+    def learning(
+        self,
+        owner: LabelOwner,
+        f: Tensor,
+        mu: Tensor,
+        counts: Tensor,
+        prior: Tensor,
+        warm: set[int],
+    ) -> Generator[Any, Any, tuple[Tensor, Tensor, Tensor, Tensor, set[int]]]:
+        """The rounds: prototypes go down, new embeddings and class rates come up, prototypes and prior move."""
+        best = -1.0
+        stale = 0
         for t in range(self.rounds.count):
             shown = (counts >= self.rounds.least_rows).float()  # (M, Z)
             ask = {m: Learn(t, mu[i], shown[i], prior) for i, m in enumerate(owner.parties)}
-            replies = yield {m: ask[m] if m in warm else WarmUp() for m in owner.parties}  # back after an absence
-            f, warm = self.blocks(owner, replies, f), warm | set(replies)
+            # a party that is back after an absence makes up for its warm-up first
+            replies = yield {m: ask[m] if m in warm else WarmUp() for m in owner.parties}
+            f = self.blocks(owner, replies, f)
+            warm = warm | set(replies)
             learned = {m: r for m, r in replies.items() if isinstance(r, Learned)}
             self.guard(f, mu, shown, [i for i, m in enumerate(owner.parties) if m in learned])
             figures = self.fit_head(owner, f) if self.head_each_round else {}
@@ -121,27 +183,41 @@ class ProtoEVFL:
             if learned:  # nobody learned where all who answered were back for their warm-up
                 prior = torch.stack([r.prior for r in learned.values()]).mean(0).to(owner.device)
             held = self.held_out(owner, f)
-            yield Report("rounds", t + 1, self.rounds.count, {"prior": prior, "held_out": held, **figures})
-            best, stale = (held, 0) if held > best else (best, stale + 1)
+            figures = {"prior": prior, "held_out": held, **figures}
+            yield Report("rounds", t + 1, self.rounds.count, figures)
+            stale = 0 if held > best else stale + 1
+            best = max(held, best)
             if self.rounds.patience and stale >= self.rounds.patience:
                 break
-        if self.rounds.count and self.layers != ("output",):
-            replies = yield {m: Embed("aligned") for m in owner.parties}
-            f, warm = self.blocks(owner, replies), set(replies)  # the layers of before would not fit these
-        owner.memory |= {"prototypes": mu, "shown": (counts > 0).float(), "prior": prior, "embeddings": f}
-        owner.memory["usable"] = torch.tensor([m in warm for m in owner.parties], device=owner.device)
-        made = []
-        if self.lacking(owner):
-            replies = yield {m: Describe(max(len(owner.unseen), int(owner.open))) for m in owner.parties}
-            told = [r for r in replies.values() if isinstance(r, Statistics)]
-            owner.memory["strength"] = torch.stack([t.reliability.amax() for t in told])
-            if len(told) == len(owner.parties):  # a lost party has no statistics: the head does without synthetic rows
-                made = unseen_classes.synthetic(owner, told, f, mu.shape[-1])
-            yield Report("statistics", 1, 1, {"strength": owner.memory["strength"]})
-        if not self.head_each_round:
-            keys = owner.keys("head", self.head.members)
-            owner.head = train_head(keys, f, owner.labels, owner.classes, self.head, made)
-        yield Report("head", 1, 1)
+        return f, mu, counts, prior, warm
+
+    def described(self, owner: LabelOwner, f: Tensor, mu: Tensor) -> Generator[Any, Any, Sequence[Drawn]]:
+        """Where a class lacks labels: rows to draw for it, from the parties' statistics of uncovered rows."""
+        if not self.lacking(owner):
+            return []
+        groups = max(len(owner.unseen), int(owner.open))
+        replies = yield {m: Describe(groups) for m in owner.parties}
+        statistics = [r for r in replies.values() if isinstance(r, Statistics)]
+        owner.memory["strength"] = torch.stack([s.reliability.amax() for s in statistics])
+        drawn: Sequence[Drawn] = []
+        if len(statistics) == len(owner.parties):  # a lost party has none: the head does without drawn rows
+            drawn = unseen_classes.synthetic(owner, statistics, f, mu.shape[-1])
+        yield Report("statistics", 1, 1, {"strength": owner.memory["strength"]})
+        return drawn
+
+    def is_linear(self, owner: LabelOwner) -> bool:
+        """Whether the joint model is linear in what was sent: tables, every class with labels."""
+        return self.table == "features" and not self.lacking(owner)
+
+    def further_blocks(self, owner: LabelOwner, replies: Mapping[int, Message], width: int) -> Tensor:
+        """Embeddings (M, F, width) of the further shared rows; zeros where a party has not the row."""
+        assert owner.further is not None
+        shared = owner.further.shared
+        blocks = torch.zeros(*shared.shape, width, device=owner.device)
+        for m, reply in replies.items():
+            sent = values(reply).to(owner.device)
+            blocks[m, shared[m]] = nn.functional.pad(sent, (0, width - sent.shape[-1]))
+        return blocks
 
     def lacking(self, owner: LabelOwner) -> bool:
         """Does a class lack labels, or may one, and is something to be done about it?"""
@@ -165,8 +241,8 @@ class ProtoEVFL:
         return prototypes.class_means(out, owner.labels.expand(len(f), -1), owner.classes)
 
     def output_width(self, f: Tensor) -> int:
-        """The output comes first among the layers that are sent."""
-        return min(self.width, f.shape[-1])
+        """The output comes first among the layers that are sent; features are all output."""
+        return f.shape[-1] if self.table == "features" else min(self.width, f.shape[-1])
 
     def fit_head(self, owner: LabelOwner, f: Tensor) -> dict[str, Any]:
         """The paper's round: the head goes on from where it was; its loss and gradient norm are reported."""
@@ -209,14 +285,26 @@ class ProtoEVFL:
 
     def predict(self, owner: LabelOwner, present: tuple[int, ...]) -> Asking:
         replies = yield {m: Embed("query") for m in owner.parties if m in present}
-        some = values(next(iter(replies.values())))
         here = torch.tensor([m in replies for m in owner.parties], device=owner.device)
-        here &= owner.memory.get("usable", here)  # the head has never seen a party that was away at the end of training
-        f = torch.stack([values(replies[m]) if m in replies else torch.zeros_like(some) for m in owner.parties])
-        return self.decide(owner, f.to(owner.device), here)
+        # the head has never seen a party that was away at the end of training
+        here &= owner.memory.get("usable", here)
+        rows = len(values(next(iter(replies.values()))))
+        width = owner.memory["embeddings"].shape[-1]
+        f = torch.zeros(len(owner.parties), rows, width, device=owner.device)
+        for i, m in enumerate(owner.parties):
+            if m in replies:
+                sent = values(replies[m])
+                f[i, :, : sent.shape[-1]] = sent
+        return self.decide(owner, f, here)
 
     def decide(self, owner: LabelOwner, f: Tensor, here: Tensor, batch: bool = True) -> Tensor:
         """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for "none of these"."""
+        if self.is_linear(owner):
+            return predict_joint(owner, f, here)
+        if has_own_model(owner) and bool(here[0]) and not self.lacking(owner):
+            shared = owner.memory["embeddings"]
+            width = owner.memory["prototypes"].shape[-1]
+            return predict_stacked(owner, shared, f, here, width, self.unseen)
         assert isinstance(owner.head, HeadNet)
         aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
         enough = batch and self.unseen.batch and f.shape[1] >= self.unseen.least_rows
@@ -244,5 +332,5 @@ class ProtoEVFL:
 
     def alone(self, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
         """Simulation only: classes (G, n) each party would give its own pool rows by its prototypes."""
-        f = embed(cohort.net, cohort.rows.pool)
-        return party_rounds.pseudo_labels(f, mu, shown, self.rounds)
+        f = self.embed(cohort, cohort.rows.pool, ("output",))
+        return party_rounds.pseudo_labels(f, mu[..., : f.shape[-1]], shown, self.rounds)

@@ -54,6 +54,11 @@ class TableEncoder:
         return cls(*survey.codes())
 
     @property
+    def numbers(self) -> tuple[int, ...]:
+        """Which features are numbers; the others are 0 or 1."""
+        return tuple(at for _, at in self._numbers)
+
+    @property
     def columns(self) -> list[str]:
         """The columns that `transform` reads."""
         return [code.name for code in self.codes]

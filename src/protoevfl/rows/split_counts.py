@@ -35,6 +35,7 @@ class SplitSpec:
     classes: tuple[int, ...] = ()  # the rare or unseen classes
     shots: int = 5  # aligned rows of each rare class
     exact: bool = False  # refuse rather than adapt the profile
+    overlap: int = 0  # further rows that the active party shares with each single other party
 
 
 def check(spec: SplitSpec, frequency: Array) -> None:
@@ -55,6 +56,8 @@ def check(spec: SplitSpec, frequency: Array) -> None:
         raise UserError(f"class {wrong[0]} does not exist; {spec.dataset} has classes 0..{last}")
     if len(set(spec.classes)) != len(spec.classes) or len(spec.classes) > last:
         raise UserError(f"name each class once and leave at least one of {last + 1} classes as it is")
+    if spec.overlap < 0:
+        raise UserError(f"the overlap is a number of rows, not {spec.overlap}")
     if spec.setting == "few_shot" and spec.shots < 1:
         raise UserError(f"few_shot keeps at least one row a class, not {spec.shots}; for none choose zero_shot")
 

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from protoevfl.errors import UserError
 from protoevfl.rows import split_counts
 from protoevfl.rows.dataset import Array, Dataset
 from protoevfl.rows.split_counts import SplitSpec
@@ -45,6 +46,18 @@ class Split:
     notes: tuple[str, ...] = field(default=())
 
     @property
+    def further(self) -> tuple[Tensor, ...]:
+        """Rows of the active party's pool that it shares with each single other party, (M - 1) x (overlap,)."""
+        n = self.spec.overlap
+        return tuple(self.pools[0][m * n : (m + 1) * n] for m in range(len(self.pools) - 1))
+
+    def further_of(self, party: int) -> Tensor:
+        """The further shared rows that a party holds; the active party holds all of them."""
+        if not self.spec.overlap:
+            return self.aligned[:0]
+        return self.further[party - 1] if party else torch.cat(self.further)
+
+    @property
     def unseen(self) -> tuple[int, ...]:
         """Classes without an aligned row by request."""
         return self.spec.classes if self.spec.setting == "zero_shot" else ()
@@ -58,7 +71,8 @@ class Split:
     def hash(self) -> str:
         """sha256 over the row numbers of all parts."""
         digest = hashlib.sha256()
-        for rows in (self.aligned, *self.pools, self.test):
+        further = self.further if self.spec.overlap else ()
+        for rows in (self.aligned, *self.pools, self.test, *further):
             digest.update(len(rows).to_bytes(8, "little") + rows.numpy().astype("<i8").tobytes())
         return digest.hexdigest()
 
@@ -126,6 +140,11 @@ def make_split(
     counts, adapted = split_counts.pool_counts(spec, pool, left, seed)
     kept = split_counts.kept_counts(spec, aligned)
     drawn = _draw(labels, aligned, kept, counts, seed)
+    if spec.overlap * (spec.parties - 1) > len(drawn[1]):
+        raise UserError(
+            f"an overlap of {spec.overlap} rows with each of {spec.parties - 1} parties needs more than the "
+            f"{len(drawn[1])} rows of the active party's pool"
+        )
     numbers = torch.arange(len(labels)) if rows is None else rows
     return Split(
         spec=spec,

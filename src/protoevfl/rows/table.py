@@ -24,6 +24,8 @@ class PartyTable:
     aligned: Tensor  # (N_a, ...) in the order common to all parties
     query: Tensor  # (n_q, ...) rows to predict, in the order common to all parties
     spans: tuple[tuple[int, int], ...] | None = None  # tables: [start, end) of each source column; images: None
+    numbers: tuple[int, ...] = ()  # tables: features that are numbers, not 0/1
+    further: Tensor | None = None  # (n_f, ...) rows shared with the active party and not with everybody
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -31,7 +33,10 @@ class PartyTable:
         return tuple(self.pool.shape[1:])
 
     def __post_init__(self) -> None:
-        for part in (self.aligned, self.query):
+        if self.further is None:
+            object.__setattr__(self, "further", self.aligned[:0])
+        for part in (self.aligned, self.query, self.further):
+            assert part is not None
             if part.shape[1:] != self.pool.shape[1:] or part.dtype != self.pool.dtype:
                 raise UserError(f"{self.name}: pool, aligned and query rows must have the same columns")
         for what, part in (("pool", self.pool), ("aligned", self.aligned), ("query", self.query)):
@@ -67,23 +72,27 @@ def party_tables(dataset: Dataset, split: Split, parties: int | None = None) -> 
 
 
 def _party_table(dataset: Dataset, split: Split, party: int, views: list[int]) -> PartyTable:
-    name, spans = f"party {party + 1}", None
+    name = f"party {party + 1}"
+    spans: tuple[tuple[int, int], ...] | None = None
+    numbers: tuple[int, ...] = ()
+    wanted = (split.pools[party], split.aligned, split.test, split.further_of(party))
     if isinstance(dataset.features, Tensor):
-        parts = [dataset.features[rows][:, views] for rows in (split.pools[party], split.aligned, split.test)]
+        parts = [dataset.features[rows][:, views] for rows in wanted]
     else:
         fit_rows = torch.cat([split.pools[party], split.aligned])
-        encoded, spans = encode_columns(dataset.features.select(views), fit_rows)
-        parts = [encoded[rows] for rows in (split.pools[party], split.aligned, split.test)]
-    pool, aligned, query = parts
-    return PartyTable(name, pool, aligned, query, spans)
+        encoded, encoder = encode_columns(dataset.features.select(views), fit_rows)
+        spans, numbers = encoder.spans, encoder.numbers
+        parts = [encoded[rows] for rows in wanted]
+    pool, aligned, query, further = parts
+    return PartyTable(name, pool, aligned, query, spans, numbers, further)
 
 
-def encode_columns(table: Any, fit_rows: Tensor) -> tuple[Tensor, tuple[tuple[int, int], ...]]:
-    """All rows of a pyarrow Table as features (n, D), learnt on `fit_rows` only, and each column's span."""
+def encode_columns(table: Any, fit_rows: Tensor) -> tuple[Tensor, TableEncoder]:
+    """All rows of a pyarrow Table as features (n, D), and the encoder, which learnt from `fit_rows` only."""
     keep = np.zeros(table.num_rows, np.bool_)
     keep[fit_rows.numpy()] = True
     encoder = TableEncoder.fit(table, FeatureSpec(tuple(table.column_names)), "the table", keep)
-    return torch.from_numpy(encoder.transform(table)), encoder.spans
+    return torch.from_numpy(encoder.transform(table)), encoder
 
 
 def labels_of(dataset: Dataset, split: Split) -> Labels:

@@ -81,4 +81,6 @@ def _answer(cohort: Cohort, indices: list[int], requests: list[Message]) -> list
 
 def _signature(table: PartyTable) -> object:
     spans = None if table.spans is None else tuple(table.spans)
-    return table.pool.shape, table.aligned.shape, table.query.shape, table.pool.dtype, spans
+    assert table.further is not None
+    shapes = [part.shape for part in (table.pool, table.aligned, table.query, table.further)]
+    return *shapes, table.pool.dtype, spans, table.numbers

@@ -1,0 +1,107 @@
+"""Gradient boosting as plain tensors: scikit-learn fits, the trees are kept as arrays and walked without it.
+
+A kept run must not depend on pickled objects, so a fitted ensemble becomes tensors that safetensors can hold:
+
+    feature, threshold, left, right, value, leaf   (members, nodes)   all trees of a member one after the other
+    root                                           (members, trees)   where each tree begins
+    base                                           (members, Z)       the score every row starts with
+
+raw scores  F_z(x) = base_z + sum of the leaves that x reaches in the trees of class z,
+p(z | x) = softmax_z F (two classes: F is the log-odds of the second).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+NAMES = ("feature", "threshold", "left", "right", "value", "leaf", "root", "base")
+CHUNK = 1 << 22  # (row, tree) pairs walked at a time
+
+
+def fit_boosting(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, settings: Mapping[str, Any]) -> Any:
+    """One fitted scikit-learn model on rows x (n, D) with classes y (n,)."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(random_state=seed % 2**31, early_stopping=False, **settings).fit(x, y)
+
+
+def as_tensors(models: Sequence[Any], classes: int) -> dict[str, Tensor]:
+    """The trees of several fitted models as tensors; a class a model never saw gets the score -inf."""
+    parts: list[dict[str, Tensor]] = [_one(model, classes) for model in models]
+    most = {name: max(len(part[name]) for part in parts) for name in NAMES}
+    return {name: torch.stack([_padded(part[name], most[name], name) for part in parts]) for name in NAMES}
+
+
+def _one(model: Any, classes: int) -> dict[str, Tensor]:
+    nodes = []
+    roots = np.zeros((len(model._predictors), classes), np.int64)
+    total = 0
+    seen = [int(z) for z in model.classes_]
+    for step, trees in enumerate(model._predictors):
+        for tree, z in zip(trees, seen[1:] if len(trees) == 1 else seen, strict=True):
+            own = tree.nodes.copy()
+            own["left"] += total
+            own["right"] += total
+            roots[step, z] = total
+            nodes.append(own)
+            total += len(own)
+    flat = np.concatenate(nodes)
+    base = np.full(classes, -np.inf)
+    base[seen] = 0.0
+    start = np.asarray(model._baseline_prediction, np.float64).ravel()
+    base[seen[1:] if len(start) == 1 else seen] = start
+    has_tree = np.zeros(classes, np.bool_)
+    has_tree[seen[1:] if len(start) == 1 else seen] = True
+    roots[:, ~has_tree] = -1
+    return {
+        "feature": torch.from_numpy(flat["feature_idx"].astype(np.int64)),
+        "threshold": torch.from_numpy(flat["num_threshold"].astype(np.float64)),
+        "left": torch.from_numpy(flat["left"].astype(np.int64)),
+        "right": torch.from_numpy(flat["right"].astype(np.int64)),
+        "value": torch.from_numpy(flat["value"].astype(np.float64)),
+        "leaf": torch.from_numpy(flat["is_leaf"].astype(np.bool_)),
+        "root": torch.from_numpy(roots.ravel()),
+        "base": torch.from_numpy(base),
+    }
+
+
+def _padded(tensor: Tensor, length: int, name: str) -> Tensor:
+    fill = -1 if name == "root" else 1 if name == "leaf" else 0
+    return torch.nn.functional.pad(tensor, (0, length - len(tensor)), value=fill)
+
+
+def scores(trees: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Log-probabilities (members, n, Z) of rows x (n, D)."""
+    classes = trees["base"].shape[1]
+    rows = x.double().cpu()
+    members = []
+    for k in range(len(trees["base"])):
+        own = {name: trees[name][k] for name in NAMES}
+        roots = own["root"].view(-1, classes)  # (trees, Z)
+        raw = own["base"].expand(len(rows), -1).clone()
+        for z in range(classes):
+            starts = roots[:, z]
+            starts = starts[starts >= 0]
+            if len(starts):
+                raw[:, z] += _leaves(own, rows, starts)
+        members.append(raw.log_softmax(1))
+    return torch.stack(members).float()
+
+
+def _leaves(tree: Mapping[str, Tensor], x: Tensor, starts: Tensor) -> Tensor:
+    """The sum (n,) of the leaves that each row reaches from the given roots."""
+    sums = x.new_zeros(len(x))
+    step = max(1, CHUNK // len(starts))
+    for first in range(0, len(x), step):
+        part = x[first : first + step]
+        node = starts.expand(len(part), -1).clone()  # (rows, trees)
+        while not bool(tree["leaf"][node].all()):
+            goes_left = part.gather(1, tree["feature"][node]) <= tree["threshold"][node]
+            down = torch.where(goes_left, tree["left"][node], tree["right"][node])
+            node = torch.where(tree["leaf"][node], node, down)
+        sums[first : first + step] = tree["value"][node].sum(1)
+    return sums
