@@ -51,6 +51,12 @@ class WarmUp(Message):
 
 
 @dataclass(frozen=True)
+class SendFeatures(Message):
+    """From now on reply with encoded columns and their bins instead of an embedding; `Embeddings` of the aligned
+    rows come first. Carries nothing; what is sent back tells the columns (docs/privacy.md)."""
+
+
+@dataclass(frozen=True)
 class Embed(Message):
     """Reply with `Embeddings` of rows that both sides know to be shared. Carries nothing.
 

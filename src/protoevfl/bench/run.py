@@ -226,7 +226,7 @@ def measured(config: RunConfig, federation: Federation, worlds: Sequence[World],
     rows = evaluate(federation, worlds, subsets)
     for r, alone_figures in enumerate(alone(federation, worlds)):
         rows[r] |= alone_figures
-        if config.method == "proto_evfl":
+        if config.method == "proto_evfl" and worlds[r].owner.head is not None:
             rows[r]["gate"] = gate_by_class(federation, worlds[r], r)
     return rows
 
@@ -271,7 +271,8 @@ def alone(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any
     """Simulation only: how well each party names its own pool rows by the prototypes, and priors against the truth."""
     found: list[dict[str, Any]] = [{} for _ in worlds]
     guess = getattr(federation.methods[0], "alone", None)
-    if guess is None or federation.parties is None:
+    linear = any("linear" in world.owner.memory for world in worlds)  # no prototypes, no extractors
+    if guess is None or linear or federation.parties is None:
         return found
     for addresses, cohort in federation.parties.members():
         owners = [worlds[r].owner for r, _ in addresses]

@@ -27,7 +27,18 @@ from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Cohort
 from protoevfl.head import Drawn, HeadNet, HeadSettings, probabilities, train_head
-from protoevfl.messages import Describe, Embed, Embeddings, Learn, Learned, Message, Statistics, WarmUp, values
+from protoevfl.messages import (
+    Describe,
+    Embed,
+    Embeddings,
+    Learn,
+    Learned,
+    Message,
+    SendFeatures,
+    Statistics,
+    WarmUp,
+    values,
+)
 from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods import rounds as party_rounds
 from protoevfl.methods import unseen as unseen_classes
@@ -55,33 +66,32 @@ class ProtoEVFL:
     layers: tuple[str, ...] = ("output",)  # which representations are sent
     width: int = 84  # of an extractor's output
     norm: bool = True  # batch-norm in the extractor
-    table: str = "skip"  # of tables: the extractors skip or mlp5, or features: encoded columns and bins
+    table: str = "skip"  # extractor of tables: skip or mlp5
     head_each_round: bool = False  # train the head in every round, as the paper has it, instead of once at the end
 
     @property
     def exchanges(self) -> Exchanges:
-        """Prototypes go down only where there are rounds; `Describe` is asked where a class lacks labels."""
+        """Prototypes go down only where there are rounds; `Describe` is asked where a class lacks labels, and
+        `SendFeatures` instead of `WarmUp` where the parties hold tables and the active party knows all its labels."""
+        starts: Exchanges = ((WarmUp, Embeddings), (SendFeatures, Embeddings))
         learning: Exchanges = ((Learn, Learned),) if self.rounds.count else ()
-        return ((WarmUp, Embeddings), *learning, *PREDICTION, (Describe, Statistics))
+        return (*starts, *learning, *PREDICTION, (Describe, Statistics))
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
-        if self.table == "features" and len(shape) == 1:
-            return nn.Identity()  # what is sent is learnt in `embed`
         return extractor(shape, keys, norm=self.norm, table=self.table, width=self.width)
-
-    def sends_features(self, cohort: Cohort) -> bool:
-        """Whether these parties send encoded columns instead of an embedding."""
-        return self.table == "features" and cohort.rows.spans is not None
 
     # ------------------------------------------------------------ party side
 
     def answer(self, cohort: Cohort, request: Message) -> Message:
         match request:
             case WarmUp():
-                if self.warm.epochs and not self.sends_features(cohort):
+                if self.warm.epochs:
                     warm_up(cohort, self.warm)
                 wanted = self.layers if not self.rounds.count else ("output",)  # inner layers cross once, at the end
                 return Embeddings(self.embed(cohort, cohort.rows.aligned, wanted))
+            case SendFeatures():
+                cohort.memory |= learn_features(own_rows(cohort), cohort.rows.numbers)
+                return Embeddings(self.embed(cohort, cohort.rows.aligned))
             case Learn():
                 return self.learn(cohort, request)
             case Describe(groups=groups):
@@ -93,8 +103,9 @@ class ProtoEVFL:
 
     def embed(self, cohort: Cohort, rows: Tensor, layers: tuple[str, ...] | None = None) -> Tensor:
         """Layers side by side (all that are sent, unless told); several are standardised by the party's own pool."""
-        if self.sends_features(cohort):
-            return self.features(cohort, rows)
+        if "edges" in cohort.memory:  # features were asked for
+            memory = cohort.memory
+            return table_features(rows, cohort.rows.numbers, memory["edges"], memory["centre"])
         f = embed(cohort.net, rows, layers or self.layers)
         if (layers or self.layers) == ("output",):
             return f
@@ -102,13 +113,6 @@ class ProtoEVFL:
             mean, spread = distributed.moments(cohort.rows.pool, lambda own: embed(cohort.net, own, self.layers))
             cohort.memory |= {"mean": mean, "spread": spread + 0.05 * spread.mean(-1, keepdim=True)}
         return (f - cohort.memory["mean"]) / cohort.memory["spread"]
-
-    def features(self, cohort: Cohort, rows: Tensor) -> Tensor:
-        """Encoded columns with bins; their edges and means are learnt from the party's own rows at first."""
-        numbers = cohort.rows.numbers
-        if "edges" not in cohort.memory:
-            cohort.memory |= learn_features(own_rows(cohort), numbers)
-        return table_features(rows, numbers, cohort.memory["edges"], cohort.memory["centre"])
 
     def learn(self, cohort: Cohort, request: Learn) -> Learned:
         """One round: local prior, then transport on the party's own rows; the reply holds the new embeddings."""
@@ -125,13 +129,16 @@ class ProtoEVFL:
         if owner.own is not None:
             train_own_model(owner, self.own)
             yield Report("own model", 1, 1)
-        replies = yield {m: WarmUp() for m in owner.parties}
+        linear = owner.own is not None and owner.own.rows.dim() == 2 and not self.lacking(owner)
+        if linear:
+            owner.memory["linear"] = torch.ones((), device=owner.device)
+        replies = yield {m: SendFeatures() if linear else WarmUp() for m in owner.parties}
         f = self.blocks(owner, replies)  # (M, N, d)
         warm = set(replies)
         yield Report("warm-up", 1, 1)
         mu, counts = self.means(owner, f)
         prior = torch.full((owner.classes,), 1 / owner.classes, device=owner.device)
-        if self.rounds.count:
+        if self.rounds.count and not linear:
             f, mu, counts, prior, warm = yield from self.learning(owner, f, mu, counts, prior, warm)
             if self.layers != ("output",):
                 replies = yield {m: Embed("aligned") for m in owner.parties}
@@ -150,7 +157,7 @@ class ProtoEVFL:
             owner.memory["further"] = self.further_blocks(owner, replies, f.shape[-1])
             yield Report("further rows", 1, 1)
         drawn = yield from self.described(owner, f, mu)
-        if not (self.head_each_round or self.is_linear(owner)):
+        if not (self.head_each_round or linear):
             keys = owner.keys("head", self.head.members)
             owner.head = train_head(keys, f, owner.labels, owner.classes, self.head, drawn)
         yield Report("head", 1, 1)
@@ -205,10 +212,6 @@ class ProtoEVFL:
         yield Report("statistics", 1, 1, {"strength": owner.memory["strength"]})
         return drawn
 
-    def is_linear(self, owner: LabelOwner) -> bool:
-        """Whether the joint model is linear in what was sent: tables, every class with labels."""
-        return self.table == "features" and not self.lacking(owner)
-
     def further_blocks(self, owner: LabelOwner, replies: Mapping[int, Message], width: int) -> Tensor:
         """Embeddings (M, F, width) of the further shared rows; zeros where a party has not the row."""
         assert owner.further is not None
@@ -241,8 +244,8 @@ class ProtoEVFL:
         return prototypes.class_means(out, owner.labels.expand(len(f), -1), owner.classes)
 
     def output_width(self, f: Tensor) -> int:
-        """The output comes first among the layers that are sent; features are all output."""
-        return f.shape[-1] if self.table == "features" else min(self.width, f.shape[-1])
+        """The output comes first among the layers that are sent."""
+        return min(self.width, f.shape[-1])
 
     def fit_head(self, owner: LabelOwner, f: Tensor) -> dict[str, Any]:
         """The paper's round: the head goes on from where it was; its loss and gradient norm are reported."""
@@ -299,7 +302,7 @@ class ProtoEVFL:
 
     def decide(self, owner: LabelOwner, f: Tensor, here: Tensor, batch: bool = True) -> Tensor:
         """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for "none of these"."""
-        if self.is_linear(owner):
+        if "linear" in owner.memory:  # tables with every label: methods/joint.py
             return predict_joint(owner, f, here)
         if has_own_model(owner) and bool(here[0]) and not self.lacking(owner):
             shared = owner.memory["embeddings"]
@@ -332,5 +335,5 @@ class ProtoEVFL:
 
     def alone(self, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
         """Simulation only: classes (G, n) each party would give its own pool rows by its prototypes."""
-        f = self.embed(cohort, cohort.rows.pool, ("output",))
-        return party_rounds.pseudo_labels(f, mu[..., : f.shape[-1]], shown, self.rounds)
+        f = embed(cohort.net, cohort.rows.pool)
+        return party_rounds.pseudo_labels(f, mu, shown, self.rounds)
