@@ -106,7 +106,15 @@ def traffic(step: Step) -> int:
 
 
 def render(lines: Sequence[Line]) -> str:
-    heads = ["networks", "GFLOP a step", "MB a step", "floor, ms", "measured, ms", "of it views, ms", "share reached"]
+    heads = [
+        "networks",
+        "GFLOP per step",
+        "MB per step",
+        "floor, ms",
+        "measured, ms",
+        "of it views, ms",
+        "share reached",
+    ]
     digits = 2 if lines[0]["floor_ms"] < 1 else 1
     cells = [[x["members"], f"{x['gflop']:.2f}", f"{x['mbytes']:.0f}", f"{x['floor_ms']:.{digits}f}",
               f"{x['ms']:.{digits}f}", f"{x['views_ms']:.{digits}f}", f"{100 * x['share']:.0f} %"]

@@ -1,4 +1,4 @@
-"""Writes the figures of results/privacy_h200.jsonl.gz (by benchmarks/privacy.py) into docs/privacy.md, at its marks.
+"""Writes the figures of results/privacy_h200.jsonl.gz (by benchmarks/privacy.py) into PAGE, at its marks.
 
 python benchmarks/privacy_tables.py [RECORDS ...]         of two lines of the same run the later counts
 """
@@ -10,6 +10,7 @@ from typing import Any
 from protoevfl.bench import records
 
 DETAILS = ("default", "undefended", "paper flow", "vanilla", "one_shot", "fedhssl")
+PAGE = Path("docs/notes/privacy-complete-runs.md")
 START, END = "<!-- figures -->", "<!-- /figures -->"
 Row = dict[str, Any]
 
@@ -101,7 +102,7 @@ def latest(rows: list[Row]) -> list[Row]:
 
 
 def main() -> None:
-    sources, page = sys.argv[1:] or ["results/privacy_h200.jsonl.gz"], Path("docs/privacy.md")
+    sources, page = sys.argv[1:] or ["results/privacy_h200.jsonl.gz"], PAGE
     rows = latest([row for source in sources for row in records.read(source)])
     text = page.read_text()
     before, after = text.split(START)[0], text.split(END)[1]

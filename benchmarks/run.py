@@ -1,8 +1,8 @@
 """All benchmarks on this machine: `python benchmarks/run.py [--only naive,floor] [--tiny] [--out F] [--docs F]`.
 
-Results are JSON lines with the machine they were measured on, written as they come; the tables of docs/performance.md
-are rewritten from the newest lines of each device, between their marks. `--render` only rewrites the tables,
-`--docs ""` only measures. On a GPU that is lent by the minute: `--only floor,growth,stacking --seconds 140 --docs ""`.
+Results are JSON lines with the machine they were measured on, written as they come; the tables of PAGES are
+rewritten from the newest lines of each device, between their marks. `--render` only rewrites the tables, `--docs`
+without a page only measures. On a GPU that is lent by the minute: `--only floor,growth,stacking --seconds 140 --docs`.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import time_to_accuracy
 from machine import Line, describe, write
 
 ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "docs" / page for page in ("performance.md", "notes/speed.md", "notes/growth.md")]
 RENDER: dict[str, Callable[[Sequence[Line]], str]] = {
     "naive": naive.render, "stacking": stacking.render, "floor": floor.render,
     "growth": growth.render, "time_to_accuracy": time_to_accuracy.render,
@@ -84,13 +85,13 @@ def main() -> None:
     parser.add_argument("--render", action="store_true", help="measure nothing, rewrite the tables")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no point is begun later than this")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "performance.jsonl")
-    parser.add_argument("--docs", default=str(ROOT / "docs" / "performance.md"), help="the page; '' leaves it alone")
+    parser.add_argument("--docs", nargs="*", type=Path, default=PAGES, help="the pages; none: leaves them alone")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     if not given.render:
         measure_all(given)
-    if given.docs:
-        refresh(Path(given.docs), newest(given.out))
+    for page in given.docs:
+        refresh(page, newest(given.out))
 
 
 def measure_all(given: argparse.Namespace) -> None:

@@ -76,7 +76,7 @@ def method_for(kind: str, epochs: int, batch: int) -> Method:
 
 def render(lines: Sequence[Line]) -> str:
     digits = 2 if min(x["stacked"] for x in lines) < 1e-3 else 1
-    heads = ["rows", "parties", "seeds", "loop, ms a step", "stacked, ms a step", "loop / stacked"]
+    heads = ["rows", "parties", "seeds", "loop, ms per step", "stacked, ms per step", "loop / stacked"]
     return table(heads, [
         [x["rows"], x["parties"], x["seeds"], f"{1e3 * x['loop'] / x['steps']:.{digits}f}",
          f"{1e3 * x['stacked'] / x['steps']:.{digits}f}", f"{x['loop'] / x['stacked']:.2f}"] for x in lines
