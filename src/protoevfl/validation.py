@@ -100,7 +100,7 @@ def wanted(hint: Any, none: str = "") -> str:
     >>> wanted(Annotated[int, Between(1, 9)] | None, " or none")
     'a whole number from 1 to 9 or none'
     """
-    bare, rules = _parts(hint)
+    bare, rules = parts(hint)
     none = none if _optional(hint) else ""
     for rule in rules:
         if isinstance(rule, OneOf):
@@ -151,7 +151,7 @@ def checked(cls: type[T], values: Any, where: str, **given: Any) -> T:
     given: fields that the program fills in and a file must not name
     """
     for name in values.keys() & given.keys() if isinstance(values, Mapping) else ():
-        raise UserError(f"{where} has no key '{name}'; {nearest(name, _hints(cls).keys() - given)}")
+        raise UserError(f"{where} has no key '{name}'; {nearest(name, annotations(cls).keys() - given)}")
     return _validated(cls, values, _Place(where), given)
 
 
@@ -212,9 +212,9 @@ def _nested(values: Mapping[str, Any], called: str) -> dict[str, Any]:
 
 
 def _assembled(cls: type[T], tables: Mapping[str, Any]) -> T:
-    hints, values = _hints(cls), dict(tables)
+    hints, values = annotations(cls), dict(tables)
     for name in tables.keys() & hints.keys():
-        bare, value = _parts(hints[name])[0], tables[name]
+        bare, value = parts(hints[name])[0], tables[name]
         if dataclasses.is_dataclass(bare):
             values[name] = _assembled(typing.cast(type, bare), value)
         elif isinstance(value, list):
@@ -287,9 +287,9 @@ def _line(cls: type, values: Any, problem: Any, place: _Place, given: Collection
     hint: Any = cls
     value, path, known = values, list[Any](), dict[str, Any]()
     for part in problem["loc"]:
-        bare = _parts(hint)[0]
+        bare = parts(hint)[0]
         if dataclasses.is_dataclass(bare):
-            known = _hints(bare)
+            known = annotations(bare)
             if part not in known:
                 return place.unknown(path, part, known.keys() - given)
             if part not in value:
@@ -302,7 +302,7 @@ def _line(cls: type, values: Any, problem: Any, place: _Place, given: Collection
             hint = rows[0]
         path.append(part)
         value = value[part]
-    bare, rules = _parts(hint)
+    bare, rules = parts(hint)
     for rule in rules:
         if isinstance(rule, OneOf) and isinstance(value, str):
             return place.wrong(path, f"= {_short(value)} is unknown; {nearest(value, rule.names)}")
@@ -331,14 +331,14 @@ def _adapter(cls: Any) -> Any:
     return TypeAdapter(cls)
 
 
-def _hints(cls: Any) -> dict[str, Any]:
+def annotations(cls: Any) -> dict[str, Any]:
     """{key: annotation} of a dataclass; a key is the field's name or, where the class says so, its alias."""
     hints = typing.get_type_hints(cls, include_extras=True)
     key = getattr(cls, "__pydantic_config__", {}).get("alias_generator", str)
     return {key(field.name): hints[field.name] for field in dataclasses.fields(cls)}
 
 
-def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """(type, rules) of an annotation, without None."""
     rules: tuple[Any, ...] = ()
     while True:

@@ -35,7 +35,7 @@ class Policy:
     max_rounds: Annotated[int, Between(0)] = 200  # most exchanges of one job
     send: NAMES = ("Done", "Embeddings", "Learned", "Statistics")  # message types that may leave this party
     receive: NAMES = ("WarmUp", "Embed", "Learn", "Describe")  # message types it answers
-    max_message_mb: Annotated[int, Between(0)] = 256
+    max_message_mb: Annotated[int, Between(0)] = 256  # of one message
     require_privacy: bool = False  # true: jobs without a privacy budget are refused
     max_epsilon: Annotated[float, Between(0, 1e9)] = 8.0  # largest privacy budget accepted
     allow_skip: bool = True  # may a run go on while this party is away?

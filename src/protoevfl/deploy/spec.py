@@ -29,7 +29,7 @@ class JobSpec:
     method: str = "proto_evfl"  # or probe, which sends made-up numbers
     preset: str = "default"  # named settings of the method
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes to the preset, plain values
-    task: Annotated[str, OneOf(("train", "predict"))] = "train"
+    task: Annotated[str, OneOf(("train", "predict"))] = "train"  # predict: with the model of `base`
     seed: int = 0  # of everything random but noise
     classes: Annotated[int, Between(2, 1_000_000)] = 2  # of the label
     rounds: Annotated[int, Between(1, 1_000_000)] = 100  # most exchanges

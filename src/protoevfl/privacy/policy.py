@@ -43,11 +43,11 @@ class PrivacySettings:
     releases: int | None = None  # fresh prototypes a party gets; later rounds repeat the last ones
     prototype_kappa: float = 0.0  # the paper's noise on prototypes as they are: no guarantee, for its tables
     label_epsilon: float | None = None  # randomised response on the labels prototypes are made of
-    min_class_count: int = 0  # classes with fewer labels are not shown
+    min_class_count: int = 0  # classes with fewer labels are not shown; 5 on own rows
     permute_classes: bool = False  # hide class names
     round_digits: int | None = None  # decimals of what goes down
     epsilon: float | None = None  # budget for each party and direction
-    delta: float = 1e-5
+    delta: float = 1e-5  # of the budget
 
     def __post_init__(self) -> None:
         if self.embedding_noise and self.clip is None:
