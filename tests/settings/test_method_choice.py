@@ -51,6 +51,15 @@ def test_privacy_values_replace_those_of_the_preset() -> None:
     assert own.prototype_noise == 1.0
 
 
+@pytest.mark.parametrize("kind", ["table", "images"])
+def test_every_way_of_training_on_own_rows_hides_classes_of_under_five(kind: str) -> None:
+    """`train` asks for the first, the scikit-learn class for the second, a job for `presets.settings`."""
+    assert privacy_settings(PLAIN, "vanilla", kind=kind).min_class_count == 5
+    assert privacy_of("vanilla", "default", kind, {}).min_class_count == 5
+    assert privacy_of("vanilla", "default", kind, {"privacy.min_class_count": 0}).min_class_count == 0
+    assert privacy_of("vanilla", "default", "digits", {}).min_class_count == 0
+
+
 def test_images_beside_columns_need_a_method_whose_width_can_be_set() -> None:
     assert [kind_of(k) for k in (["table", "table"], ["images"], ["images", "table"])] == ["table", "images", "mixed"]
     settings = method_facts(choose_method("proto_evfl", "default", "mixed", {"head.epochs": 3}))["settings"]
