@@ -14,7 +14,7 @@ import protoevfl
 ROOT = Path(protoevfl.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"core", "messages", "progress", "distributed", "toml_section", "plain_settings"},
+    {"core", "messages", "progress", "distributed", "validation"},
     {"rows", "models", "method", "fit", "privacy"},
     {"head", "observer"},
     {"tracking", "federation"},
@@ -86,7 +86,7 @@ def test_optional_packages_are_imported_where_they_are_used(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in FILES if part_of(p) == "privacy"], ids=str)
 def test_privacy_sees_no_party_and_no_data(path: Path) -> None:
-    assert own(path) <= {"core", "messages", "errors", "plain_settings", "privacy"}
+    assert own(path) <= {"core", "messages", "errors", "validation", "privacy"}
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if part_of(p) == "core"], ids=str)

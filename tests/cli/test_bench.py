@@ -98,7 +98,7 @@ BAD = {
     "--methods local,nope": "unknown method 'nope'",
     "--preset nope": "no preset 'nope'",
     "--set nope=1": "no setting 'nope'",
-    "--set epochs=abc": "must be int",
+    "--set epochs=abc": "must be a whole number",
     "--setting nope": "unknown setting",
     "--setting zero_shot": "needs the classes",
     "--setting zero_shot --classes 10": "class 10 does not exist; digits has classes 0..9",

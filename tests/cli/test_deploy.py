@@ -38,7 +38,7 @@ def test_jobs_are_submitted_by_the_active_party(kits: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("rnd = 3", "unknown entry 'rnd'"),
+        ("rnd = 3", "has no key 'rnd'"),
         ('method = "local"', "cannot be run between companies; these can: probe, vanilla"),
         ('preset = "best"', "has no preset 'best'"),
     ],

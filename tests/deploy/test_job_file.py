@@ -86,6 +86,17 @@ def test_of_three_places_for_a_defence_the_privacy_table_counts_most(template: J
     assert found.settings == {}
 
 
+def test_a_class_of_few_rows_is_not_shown_unless_the_job_says_so(template: JobSpec) -> None:
+    assert template.privacy["min_class_count"] == 5
+    assert job_file.complete(replace(template, privacy={"min_class_count": 2})).privacy["min_class_count"] == 2
+
+
+def test_a_job_that_a_program_made_is_checked_when_it_is_completed() -> None:
+    for wrong in ({"run": "A b"}, {"rounds": 0}, {"max_bytes": 1 << 40}):
+        with pytest.raises(UserError, match=f"specification: {next(iter(wrong))} must be"):
+            job_file.complete(JobSpec(**{"run": "a", "parties": ("bank", "shop"), "method": "probe", **wrong}))
+
+
 def test_a_prediction_sends_only_what_predicting_needs() -> None:
     spec = JobSpec("b", ("bank", "shop"), method="probe", task="predict", base="a")
     assert (job_file.complete(spec).down, job_file.complete(spec).up) == (("Embed",), ("Embeddings",))
@@ -95,19 +106,19 @@ def test_a_prediction_sends_only_what_predicting_needs() -> None:
     ("text", "word"),
     [
         ("run = ", "is not valid TOML"),
-        ('run = "a"\nrouns = 3\n', "unknown entry 'rouns'; known are run, parties, method"),
-        ('method = "probe"\n', "must name run"),
-        ('run = "A b"\n', "run name 'A b'"),
-        (PROBE + 'rounds = "3"\n', "rounds of the job's specification has the wrong type"),
+        ('run = "a"\nrouns = 3\n', "has no key 'rouns'; did you mean 'rounds'"),
+        ('method = "probe"\n', "needs the key 'run'"),
+        ('run = "A b"\n', "run must be small letters, digits and dashes, not 'A b'"),
+        (PROBE + 'rounds = "3"\n', "rounds must be a whole number from 1 to 1000000, not '3'"),
         (PROBE + 'parties = "bank"\n', "parties must be a list"),
         (PROBE + "[settings]\nround = 3\n", "probe has no setting 'round'; did you mean 'rounds'"),
-        (PROBE + '[settings]\nrounds = "3"\n', "probe.rounds must be int"),
-        (PROBE + '[privacy]\nprototype_noise = "a"\n', "privacy.prototype_noise must be float"),
-        (PROBE + "[privacy]\nrank = 2.5\n", "privacy.rank must be int"),
+        (PROBE + '[settings]\nrounds = "3"\n', "probe.rounds must be a whole number, not '3'"),
+        (PROBE + '[privacy]\nprototype_noise = "a"\n', "privacy.prototype_noise must be a number, not 'a'"),
+        (PROBE + "[privacy]\nrank = 2.5\n", "privacy.rank must be a whole number, not 2.5"),
         (PROBE + "[privacy]\nepsilon = -1.0\n", "privacy.epsilon must be above 0"),
         (PROBE + "[privacy]\ndelta = 2.0\n", "privacy.delta must lie"),
         (PROBE + "[privacy]\nepsilom = 1.0\n", "privacy has no setting 'epsilom'"),
-        ('run = "a"\n[settings]\n"head.epoch" = 3\n', "no setting 'epoch'; did you mean 'epochs'"),
+        ('run = "a"\n[settings]\n"head.epoch" = 3\n', "no setting 'head.epoch'; did you mean 'head.epochs'"),
     ],
 )
 def test_mistakes_are_one_line_that_names_the_file(read: Any, text: str, word: str) -> None:

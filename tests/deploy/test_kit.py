@@ -94,13 +94,18 @@ def test_provisioning_again_keeps_what_is_there_and_renews_what_is_named(tmp_pat
 
 @pytest.mark.parametrize(
     ("change", "word"),
-    [('active = "bank"', "not among"), ("[hub]", "ill-formed"), ("port = 8002", "port"), ('name = "credit"', "name")],
+    [
+        ('active = "bank"', "not among"),
+        ("[hub]", "has no key 'hubb'"),
+        ("port = 8002", "port"),
+        ('name = "credit"', "name"),
+    ],
 )
 def test_mistakes_in_project_toml_are_one_line(tmp_path: Path, change: str, word: str) -> None:
     wrong = {"active": 'active = "bnak"', "[hub]": "[hubb]", "port": "port = 0", "name": 'name = "a b"'}
     text = provision.PROJECT.replace(change, wrong[change.split(" ")[0]])
     (tmp_path / "project.toml").write_text(text)
-    with pytest.raises(UserError, match=f"project.toml.*{word}|unknown entry"):
+    with pytest.raises(UserError, match=f"project.toml.*{word}"):
         provision.read_project(tmp_path / "project.toml")
 
 

@@ -104,7 +104,7 @@ def test_mistakes_in_a_demo_are_one_line(tmp_path: Path) -> None:
 
 
 def test_unknown_settings_of_the_method_are_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no setting 'epoch'"):
+    with pytest.raises(UserError, match=r"no setting 'head\.epoch'"):
         Local(kit(tmp_path), job(settings={"head.epoch": 3})).method()
 
 

@@ -11,6 +11,7 @@ import pytest
 from protoevfl.errors import UserError
 from protoevfl.settings import config
 from protoevfl.settings.config import load, resolve, template
+from protoevfl.settings.presets import build
 
 
 @pytest.fixture
@@ -50,7 +51,8 @@ def test_every_optional_line_of_the_template_is_valid_and_shows_the_default(home
     (home / "all.toml").write_text(text)
     full, plain = load(home / "all.toml"), load(home / "protoevfl.toml")
     assert (full.alignment, full.seed, full.test, full.device) == (plain.alignment, 0, plain.test, plain.device)
-    assert full.method.overrides == {"rounds": 0, "head.epochs": 100}
+    assert full.method.overrides == {"rounds.count": 2, "head.epochs": 100}
+    build(full.method.name, full.method.preset, "table", full.method.overrides)  # settings that exist
     assert resolve(full)["clinic"].config.image == config.ImageSpec("pixels", (1, 28, 28))
     assert resolve(full)["bank"].spec.categorical == ("branch",)
 
@@ -85,6 +87,14 @@ WRONG = [
     ("# exclude = []", 'categorical = ["branch"]\nnumeric = ["branch"]', "as categorical and as numeric"),
     ('features = "all"', 'features = ["income"]\nexclude = ["branch"]', "leave one of the two out"),
     ("[label]", "[label", "not valid TOML"),
+    ('name = "bank"', 'name = "owner"', "another one than 'owner'"),
+    ('id = "customer_id"', "id = 5", r"\[\[party\]\] 1: id must be the name of a column, not 5"),
+    ("# [method]", "[method]\noverrides = 3\n# [method]", r"\[method\]: overrides must be a table"),
+    ("[label]", 'path = "x"\n[label]', "has no key 'path'"),
+    ("# seed = 0", "seed = nan", "nan and inf are no settings"),
+    ("# seed = 0", "seed = 2020-01-01", "is no number, text, true, false or list"),
+    ('features = "all"', 'image = {column = "p", shape = [0, 3]}', r"shape must be \[height, width\]"),
+    ('features = "all"', "image = {colum = 3}", r"\[\[party\]\] 1 image has no key 'colum'; did you mean 'column'"),
 ]
 
 

@@ -19,7 +19,7 @@ from protoevfl.settings.method_choice import (
 )
 from protoevfl.settings.presets import build
 
-PLAIN = PrivacyConfig("default", None, None, None, None, None, None, 1e-5)
+PLAIN = PrivacyConfig()
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
@@ -41,7 +41,6 @@ def test_one_way_turns_rounds_off_and_refuses_methods_that_send_gradients() -> N
 
 
 def test_privacy_values_replace_those_of_the_preset() -> None:
-    assert privacy_settings(PLAIN).min_class_count == 5
     default = privacy_settings(PLAIN, "proto_evfl")
     assert default.prototype_noise == privacy_of("proto_evfl", "default", "table", {}).prototype_noise
     assert default.min_class_count == 5
@@ -50,6 +49,15 @@ def test_privacy_values_replace_those_of_the_preset() -> None:
     own = privacy_settings(given, "proto_evfl")
     assert (own.clip, own.embedding_noise, own.min_class_count, own.epsilon) == (2.0, 0.1, 0, 8.0)
     assert own.prototype_noise == 1.0
+
+
+@pytest.mark.parametrize("kind", ["table", "images"])
+def test_every_way_of_training_on_own_rows_hides_classes_of_under_five(kind: str) -> None:
+    """`train` asks for the first, the scikit-learn class for the second, a job for `presets.settings`."""
+    assert privacy_settings(PLAIN, "vanilla", kind=kind).min_class_count == 5
+    assert privacy_of("vanilla", "default", kind, {}).min_class_count == 5
+    assert privacy_of("vanilla", "default", kind, {"privacy.min_class_count": 0}).min_class_count == 0
+    assert privacy_of("vanilla", "default", "digits", {}).min_class_count == 0
 
 
 def test_images_beside_columns_need_a_method_whose_width_can_be_set() -> None:

@@ -1,12 +1,12 @@
 """job.toml, what the active party proposes, read into a `JobSpec`."""
 
-from dataclasses import fields, replace
 from pathlib import Path
 
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
-from protoevfl.toml_section import read_toml
+from protoevfl.privacy.policy import split_overrides
+from protoevfl.validation import checked, read_toml
 
 TEMPLATE = """\
 # A job as every party will be shown it; `protoevfl deploy submit job.toml --kit KIT`.
@@ -27,13 +27,9 @@ wait_s = 3600                   # for a lost party to come back
 
 def read_job(path: Path, kit: Kit) -> JobSpec:
     """The specification in `path`; the parties are all of the kit's project unless the file names some."""
-    facts = read_toml(path)
-    unknown = sorted(set(facts) - {f.name for f in fields(JobSpec)})
-    if unknown:
-        raise UserError(f"{path}: unknown entry {unknown[0]!r}; known are {', '.join(f.name for f in fields(JobSpec))}")
-    facts.setdefault("parties", list(kit.identity.parties))
+    spec = checked(JobSpec, {"parties": list(kit.identity.parties), **read_toml(path)}, str(path))
     try:
-        return complete(JobSpec.from_dict(facts))
+        return complete(spec)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
@@ -49,15 +45,11 @@ def complete(spec: JobSpec) -> JobSpec:
 
     down, up = message_types(spec.method, spec.preset, spec.settings, spec.task)
     of_preset = {} if spec.method == Probe.name else settings(spec.method, spec.preset, "table")
-    defences = {n.removeprefix("privacy."): v for n, v in {**of_preset, **spec.settings}.items() if _defence(n)}
-    return replace(
-        spec,
-        down=spec.down or down,
-        up=spec.up or up,
-        settings={n: v for n, v in spec.settings.items() if not _defence(n)},
-        privacy={**defences, **spec.privacy},
-    )
-
-
-def _defence(name: str) -> bool:
-    return name.startswith("privacy.")
+    own, changed = split_overrides(spec.settings)
+    said = {
+        "down": list(spec.down or down),
+        "up": list(spec.up or up),
+        "settings": own,
+        "privacy": {**split_overrides(of_preset)[1], **changed, **spec.privacy},
+    }
+    return JobSpec.from_dict({**spec.to_dict(), **said})

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from protoevfl.errors import UserError
-from protoevfl.toml_section import read_toml
+from protoevfl.validation import read_toml
 
 SIGNED = ("kit.json", "startup", "local", "admin/startup", "admin/local")
 HUB_TEMPLATE = "hub-resources.json"  # NVFlare wants absolute paths; `settle` fills in where the hub's kit lies

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -17,11 +17,23 @@ from protoevfl.rows.files import count_rows, iter_batches, read_columns, require
 from protoevfl.rows.ids import IdRules, Ids, collect
 from protoevfl.rows.labels import encode_labels
 from protoevfl.rows.table import PartyTable
-from protoevfl.toml_section import Section
+from protoevfl.settings.config import BAD_IDS, FileConfig
+from protoevfl.validation import NAMES, TEXT, Between, checked
 
-KEYS = ("file", "id", "features", "exclude", "categorical", "numeric", "max_categories", "label", "classes", "pool",
-        "casefold", "minimum", "on_bad_ids", "predict_file")  # fmt: skip
 Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyFileConfig(FileConfig):
+    """party.toml."""
+
+    label: TEXT | None = None  # column of the label, active party only; rows without a label are predicted
+    classes: NAMES = ()  # all classes, where some have no labelled row; else those that occur
+    pool: Annotated[int, Between(0)] = 100_000  # most unaligned rows to train the extractor on
+    casefold: bool = False  # true: "Ab1" and "AB1" are the same customer
+    minimum: Annotated[int, Between(1)] = 50  # refuse to go on with fewer common rows
+    on_bad_ids: Annotated[str, BAD_IDS] = "refuse"  # drop: leave out rows whose id is missing or repeated
+    predict_file: Path | None = None  # new rows, for `protoevfl deploy predict`
 
 
 @dataclass(frozen=True)
@@ -41,23 +53,28 @@ class OwnFile:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any], folder: Path) -> "OwnFile":
-        part = Section(facts, "party.toml", KEYS)
-        path, ids = folder / part.text("file"), part.names("id")
-        label = part.text("label") if part.has("label") else None
-        taken = {*ids, *([label] if label else []), *part.names("exclude", ())}
-        info = scan(path)
+        config = checked(PartyFileConfig, facts, "party.toml")
+        info = scan(folder / config.file)
+        taken = {*config.id, *([config.label] if config.label else []), *config.exclude}
         require_columns(info, taken)
-        features = part.names("features") if part.has("features") else tuple(n for n in info.names if n not in taken)
+        features = config.features or tuple(n for n in info.names if n not in taken)
         require_columns(info, features)
         if not features or set(features) & taken:
             raise UserError("party.toml: features must be columns other than the id and the label, at least one")
-        kinds = part.names("categorical", ()), part.names("numeric", ())
-        spec = FeatureSpec(features, *kinds, part.whole("max_categories", 32, 2, 10_000))
+        spec = FeatureSpec(features, config.categorical, config.numeric, config.max_categories)
         spec.check("party.toml")
-        later = folder / part.text("predict_file") if part.has("predict_file") else None
-        return cls(path, ids, spec, label, part.names("classes", ()), IdRules(part.flag("casefold", False), len(ids)),
-                   part.whole("minimum", 50, 1), part.choice("on_bad_ids", ("refuse", "drop"), "refuse"),
-                   part.whole("pool", 100_000, 0), later)  # fmt: skip
+        return cls(
+            path=folder / config.file,
+            id=config.id,
+            spec=spec,
+            label=config.label,
+            classes=config.classes,
+            rules=IdRules(config.casefold, len(config.id)),
+            minimum=config.minimum,
+            on_bad=config.on_bad_ids,
+            pool=config.pool,
+            predict=folder / config.predict_file if config.predict_file else None,
+        )
 
     def ids(self, path: Path | None = None) -> Ids:
         """Normalised ids of the file (or of the file of new rows)."""

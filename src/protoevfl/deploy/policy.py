@@ -1,12 +1,12 @@
 """A party's own rules for jobs, in `policy.toml` of its kit: what it takes part in is decided here and nowhere else."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.errors import UserError
-from protoevfl.toml_section import read_toml
+from protoevfl.validation import NAMES, TEXT, Between, checked, read_toml
 
 TEMPLATE = """\
 # Which jobs this party takes part in. A job that breaks a rule is refused, and the refusal is logged.
@@ -29,29 +29,22 @@ approved = []
 class Policy:
     """The rules; defaults are the strict end where there is one."""
 
-    active: str
-    methods: tuple[str, ...] = ("proto_evfl", "probe")
-    presets: tuple[str, ...] = ("default",)
-    max_rounds: int = 200
-    send: tuple[str, ...] = ("Done", "Embeddings", "Learned", "Statistics")
-    receive: tuple[str, ...] = ("WarmUp", "Embed", "Learn", "Describe")
-    max_message_mb: int = 256
-    require_privacy: bool = False
-    max_epsilon: float = 8.0
-    allow_skip: bool = True
-    approved_only: bool = False
-    approved: tuple[str, ...] = ()
+    active: TEXT  # the only party that may lead jobs here
+    methods: NAMES = ("proto_evfl", "probe")  # probe sends made-up numbers, to try the connection
+    presets: NAMES = ("default",)  # of these methods
+    max_rounds: Annotated[int, Between(0)] = 200  # most exchanges of one job
+    send: NAMES = ("Done", "Embeddings", "Learned", "Statistics")  # message types that may leave this party
+    receive: NAMES = ("WarmUp", "Embed", "Learn", "Describe")  # message types it answers
+    max_message_mb: Annotated[int, Between(0)] = 256  # of one message
+    require_privacy: bool = False  # true: jobs without a privacy budget are refused
+    max_epsilon: Annotated[float, Between(0, 1e9)] = 8.0  # largest privacy budget accepted
+    allow_skip: bool = True  # may a run go on while this party is away?
+    approved_only: bool = False  # true: only jobs whose digest is listed in `approved`
+    approved: NAMES = ()  # digests, as `deploy review` shows them
 
     @classmethod
     def read(cls, path: Path) -> "Policy":
-        facts = read_toml(path)
-        known = {f.name for f in fields(cls)}
-        unknown = sorted(set(facts) - known)
-        if unknown:
-            raise UserError(f"{path}: unknown rule {unknown[0]!r}; the rules are {', '.join(sorted(known))}")
-        if "active" not in facts:
-            raise UserError(f'{path}: say which party may lead jobs: active = "NAME"')
-        return cls(**{name: _value(path, name, value) for name, value in facts.items()})
+        return checked(cls, read_toml(path), str(path))
 
     def objections(self, spec: JobSpec) -> list[str]:
         """Why this party will not take part; empty when it will."""
@@ -71,17 +64,5 @@ class Policy:
         return [text for good, text in rules if not good]
 
 
-def _names(names: Any) -> str:
+def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "nothing"
-
-
-def _value(path: Path, name: str, value: Any) -> Any:
-    default = {f.name: f.default for f in fields(Policy)}[name]
-    kind = str if name == "active" else type(default)
-    if kind is tuple and isinstance(value, list) and all(isinstance(v, str) for v in value):
-        return tuple(value)
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if kind is not tuple and type(value) is kind:
-        return value
-    raise UserError(f"{path}: {name} has the wrong type")

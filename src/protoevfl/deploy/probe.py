@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from protoevfl import plain_settings
 from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner
@@ -23,6 +22,7 @@ from protoevfl.federation.party import Cohort
 from protoevfl.messages import Embed, Embeddings, Learn, Learned, Message
 from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.rows.table import PartyTable
+from protoevfl.validation import from_dotted
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Probe:
 
 
 def make(settings: Mapping[str, Any]) -> Probe:
-    made: Probe = plain_settings.make(Probe, settings, "probe")
+    made = from_dotted(Probe, settings, "probe")
     if min(made.rounds, made.rows, made.width) < 1 or made.seconds < 0:
         raise UserError("probe: rounds, rows and width must be at least 1, seconds not below 0")
     return made

@@ -4,18 +4,19 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from protoevfl.deploy import kit, policy
 from protoevfl.errors import UserError
 from protoevfl.federation.engines import nvflare
-from protoevfl.toml_section import read_toml
+from protoevfl.validation import TEXT, Between, Matching, checked, read_toml
 
 CLASSES = (*nvflare.RUNTIME, "protoevfl.deploy.site.Hub", "protoevfl.deploy.site.Site")
 MAX_FRAME = (256 << 20) + (1 << 20)
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,40}")
+_NAME = r"[A-Za-z][A-Za-z0-9-]{0,40}"
+RESERVED = ("hub", "authority", "server")  # names of folders and certificates
 PROJECT = """\
 # One project between companies. `protoevfl deploy provision project.toml` turns it into one kit a participant.
 name = "credit"
@@ -48,8 +49,47 @@ label = "label"                 # column of the label, active party only; rows w
 
 
 @dataclass(frozen=True)
-class Project:
+class HubEntry:
+    host: TEXT  # the name or address the parties dial; it goes into the certificate
+    port: Annotated[int, Between(1, 65535)] = 8002  # the only port that must be reachable
+    org: str = "hub"  # who runs it
+
+
+@dataclass(frozen=True)
+class PartyEntry:
+    org: str = ""  # the organisation's name; left out: the party's
+
+
+@dataclass(frozen=True)
+class Certificates:
+    days: Annotated[int, Between(1)] = 360  # how long certificates are valid
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectFile:
     """project.toml."""
+
+    name: Annotated[str, Matching(f"^{_NAME}$", "letters, digits and dashes")]  # of the project
+    active: str  # the party that has the labels and leads
+    hub: HubEntry
+    party: dict[str, PartyEntry]  # [party.NAME] per party
+    certificates: Certificates = field(default_factory=Certificates)
+
+    def __post_init__(self) -> None:
+        for name in self.party:
+            if not re.fullmatch(_NAME, name):
+                raise UserError(f"party name {name!r}: use letters, digits and dashes")
+            if name in RESERVED:
+                raise UserError(f"{', '.join(RESERVED)} are not party names")
+        if len(self.party) < 2:
+            raise UserError("name at least two parties: [party.NAME]")
+        if self.active not in self.party:
+            raise UserError(f"the active party {self.active!r} is not among the parties")
+
+
+@dataclass(frozen=True)
+class Project:
+    """What project.toml says."""
 
     name: str
     active: str
@@ -71,36 +111,10 @@ class Project:
 
 def read_project(path: Path) -> Project:
     """project.toml, or one line that says what is wrong with it."""
-    facts = read_toml(path)
-    known = {"name", "active", "hub", "party", "certificates"}
-    if unknown := sorted(set(facts) - known):
-        raise UserError(f"{path}: unknown entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
-    try:
-        hub, parties = facts["hub"], {n: str(p.get("org", n)) for n, p in facts["party"].items()}
-        days = facts.get("certificates", {}).get("days", 360)
-        where = (str(hub["host"]), hub.get("port", 8002), str(hub.get("org", "hub")))
-        project = Project(str(facts["name"]), str(facts["active"]), *where, parties, days)
-    except (KeyError, AttributeError, TypeError) as error:
-        raise UserError(f"{path}: missing or ill-formed entry {error}; see `protoevfl deploy init`") from None
-    _check(path, project)
-    return project
-
-
-def _check(path: Path, project: Project) -> None:
-    names = [project.name, *project.parties]
-    bad = [n for n in names if not _NAME.fullmatch(n)]
-    rules = [
-        (not bad, f"name {bad[:1]}: use letters, digits and dashes"),
-        (len(project.parties) >= 2, "name at least two parties"),
-        (project.active in project.parties, f"the active party {project.active!r} is not among the parties"),
-        (not {"hub", "authority", "server"} & set(project.parties), "hub, authority and server are not party names"),
-        (bool(project.host.strip()), "hub.host must be the name or address the parties dial"),
-        (type(project.port) is int and 0 < project.port < 65536, "port must lie in 1..65535"),
-        (type(project.days) is int and project.days > 0, "certificates.days must be a whole number above 0"),
-    ]
-    for good, text in rules:
-        if not good:
-            raise UserError(f"{path}: {text}")
+    file = checked(ProjectFile, read_toml(path), str(path))
+    parties = {name: entry.org or name for name, entry in file.party.items()}
+    hub = file.hub
+    return Project(file.name, file.active, hub.host, hub.port, hub.org, parties, file.certificates.days)
 
 
 def provision(project: Project, out: Path, renew: Sequence[str] = ()) -> dict[str, Path]:

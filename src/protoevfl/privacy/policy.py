@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from protoevfl import plain_settings
 from protoevfl.errors import UserError
 from protoevfl.messages import Embeddings, Learn, Learned, Message
 from protoevfl.privacy import bounds
@@ -29,6 +28,7 @@ from protoevfl.privacy.defences.randomised_response import randomise
 from protoevfl.privacy.defences.release import SENSITIVITY, release
 from protoevfl.privacy.defences.rewrite import permuted, rounded, unpermuted, without_small_classes
 from protoevfl.privacy.ledger import Ledger
+from protoevfl.validation import from_dotted
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class PrivacySettings:
     releases: int | None = None  # fresh prototypes a party gets; later rounds repeat the last ones
     prototype_kappa: float = 0.0  # the paper's noise on prototypes as they are: no guarantee, for its tables
     label_epsilon: float | None = None  # randomised response on the labels prototypes are made of
-    min_class_count: int = 0  # classes with fewer labels are not shown
+    min_class_count: int = 0  # classes with fewer labels are not shown; 5 on own rows
     permute_classes: bool = False  # hide class names
     round_digits: int | None = None  # decimals of what goes down
     epsilon: float | None = None  # budget for each party and direction
-    delta: float = 1e-5
+    delta: float = 1e-5  # of the budget
 
     def __post_init__(self) -> None:
         if self.embedding_noise and self.clip is None:
@@ -197,18 +197,16 @@ class PartyGuard:
         return replace(reply, values=values)
 
 
-def split_overrides(values: Mapping[str, Any]) -> tuple[dict[str, Any], PrivacySettings]:
-    """(the method's own settings, the privacy settings) of a preset or of overrides, dotted names.
+def split_overrides(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the method's own settings, those of privacy) of a preset or of overrides, dotted names.
 
-    >>> split_overrides({"rounds": 1, "privacy.rank": 8})[0]
-    {'rounds': 1}
+    >>> split_overrides({"rounds.count": 1, "privacy.rank": 8})
+    ({'rounds.count': 1}, {'rank': 8})
     """
-    rest = {name: value for name, value in values.items() if not name.startswith("privacy.")}
-    mine = {n.removeprefix("privacy."): v for n, v in values.items() if n.startswith("privacy.")}
-    return rest, settings_from(mine)
+    own = {name: value for name, value in values.items() if not name.startswith("privacy.")}
+    return own, {n.removeprefix("privacy."): v for n, v in values.items() if n not in own}
 
 
 def settings_from(facts: Mapping[str, Any]) -> PrivacySettings:
     """Settings from plain names and values, as in a record or a specification."""
-    made: PrivacySettings = plain_settings.make(PrivacySettings, facts, "privacy")
-    return made
+    return from_dotted(PrivacySettings, facts, "privacy")

@@ -27,7 +27,7 @@ VERSION = 1
 class ImageSpec:
     """Which column holds the pictures, and their shape."""
 
-    column: str
+    column: str  # of lists of pixels
     shape: tuple[int, ...]  # (H, W) or (C, H, W)
 
 

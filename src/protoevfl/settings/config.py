@@ -4,88 +4,124 @@
 columns are features. Paths are relative to the configuration file.
 """
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from protoevfl.errors import UserError
+from protoevfl.errors import UserError, nearest
 from protoevfl.methods import METHODS
 from protoevfl.rows.encoders import ImageSpec
 from protoevfl.rows.feature_codes import FeatureSpec, check_kinds
 from protoevfl.rows.files import FileInfo, check_file, require_columns, scan
 from protoevfl.rows.ids import IdRules
-from protoevfl.toml_section import Section, read_toml
+from protoevfl.validation import (
+    NAMES,
+    TEXT,
+    Between,
+    Listed,
+    Matching,
+    OneOf,
+    checked,
+    dotted,
+    read_toml,
+)
 
 VERSION = 1
-PRIVACY_PRESETS = ("default", "one_way", "none")
+FOLDER = Matching(
+    r"^[A-Za-z][A-Za-z0-9_-]{0,39}$",
+    "letters, digits, - or _, starting with a letter (it names a folder)",
+)
+BAD_IDS = OneOf(("refuse", "drop"))
 
 
-@dataclass(frozen=True)
-class PartyConfig:
-    name: str
-    file: Path
-    id: tuple[str, ...]
-    features: tuple[str, ...] | None  # None: all but ids, label, image and `exclude`
-    exclude: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    numeric: tuple[str, ...] = ()
-    max_categories: int = 32
-    image: ImageSpec | None = None
+@dataclass(frozen=True, kw_only=True)
+class FileConfig:
+    """A party's file and which of its columns are used: in [[party]] and in party.toml."""
+
+    file: Path  # .parquet, .csv, .csv.gz or .csv.zst; relative to this file
+    id: Annotated[tuple[str, ...], Listed("the name of a column", least=1)]  # column or columns that make the id
+    features: Annotated[tuple[str, ...] | None, Listed(every=True)] = None  # columns, or "all" but id, label, image
+    exclude: NAMES = ()  # columns that are not used
+    categorical: NAMES = ()  # whole numbers that are codes
+    numeric: NAMES = ()  # texts that are numbers
+    max_categories: Annotated[int, Between(2, 10_000)] = 32  # rarer values share one feature
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyConfig(FileConfig):
+    """One [[party]]."""
+
+    name: Annotated[str, FOLDER]  # of the party
+    image: ImageSpec | None = None  # a column of lists of pixels and its shape, in place of features
+
+    def __post_init__(self) -> None:
+        if self.name == "owner":
+            raise UserError("name must be another one than 'owner': a run keeps the label owner's part in that folder")
+        if self.features is not None and self.exclude:
+            raise UserError(f"party '{self.name}': exclude goes with features = \"all\"; leave one of the two out")
+        if self.image and not _is_shape(self.image.shape):
+            raise UserError(
+                f"party '{self.name}' image: shape must be [height, width] or [channels, height, width], "
+                f"not {list(self.image.shape)}"
+            )
 
 
 @dataclass(frozen=True)
 class LabelConfig:
-    party: str
-    column: str
-    classes: tuple[str, ...] = ()  # all classes, where some have no labelled row; () means those that occur
+    party: TEXT  # the party that knows the answer
+    column: TEXT  # text or whole numbers; empty where unknown
+    classes: NAMES = ()  # all classes, where some have no labelled row; else those that occur
 
 
 @dataclass(frozen=True)
 class MethodConfig:
-    name: str
-    preset: str
-    overrides: Mapping[str, Any]  # dotted names, as `presets.build` takes them
+    name: Annotated[str, OneOf(tuple(METHODS))] = "proto_evfl"  # see the methods below
+    preset: TEXT = "default"  # named settings of the method
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # settings of the method, dotted names
 
 
 @dataclass(frozen=True)
 class PrivacyConfig:
     """None leaves the value to the preset."""
 
-    preset: str
-    clip: float | None
-    prototype_noise: float | None
-    embedding_noise: float | None
-    label_epsilon: float | None
-    minimum_class_rows: int | None
-    epsilon_budget: float | None
-    delta: float
+    preset: Annotated[str, OneOf(("default", "one_way", "none"))] = "default"  # what the values below start from
+    clip: Annotated[float, Between(1e-6, 1e6)] | None = None  # largest norm of an embedding
+    prototype_noise: Annotated[float, Between(0, 1e6)] | None = None  # on what is sent about classes
+    embedding_noise: Annotated[float, Between(0, 1e6)] | None = None  # added by each party, as a multiple of clip
+    label_epsilon: Annotated[float, Between(1e-3, 1e3)] | None = None  # randomised response on labels
+    minimum_class_rows: Annotated[int, Between(0)] | None = None  # a class with fewer rows is not shown to others
+    epsilon_budget: Annotated[float, Between(1e-3, 1e6)] | None = None  # the run stops before it spends more
+    delta: Annotated[float, Between(1e-15, 0.1)] = 1e-5  # of the budget
 
 
 @dataclass(frozen=True)
 class AlignmentConfig:
-    casefold: bool
-    minimum: int
-    on_bad_ids: str  # "refuse" or "drop"
-    processes: int
+    casefold: bool = False  # true: "Ab1" and "AB1" are the same customer
+    minimum: Annotated[int, Between(1)] = 50  # refuse to go on with fewer common rows
+    on_bad_ids: Annotated[str, BAD_IDS] = "refuse"  # drop: leave out rows whose id is missing or repeated
+    processes: Annotated[int, Between(0, 1024)] = 0  # 0: one per processor core
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
+    """protoevfl.toml. The file says `party` for each of the `parties`; `path` is the file itself."""
+
+    __pydantic_config__: ClassVar[Any] = {"alias_generator": lambda name: {"parties": "party"}.get(name, name)}
     path: Path
-    output: Path
-    seed: int
-    test: float
-    validation: float
-    pool: int
-    device: str
+    version: int = VERSION  # of this format
+    output: Path = Path("run")  # folder for results; each party's part has its own folder in it
+    seed: Annotated[int, Between(0)] = 0  # of everything random
+    test: Annotated[float, Between(0, 0.9)] = 0.2  # share of the aligned rows kept aside to measure accuracy
+    validation: Annotated[float, Between(0, 0.9)] = 0.0  # share of the others kept aside to compare settings with
+    pool: Annotated[int, Between(0)] = 100_000  # most unaligned rows a party trains its extractor on
+    device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"  # where to train
     label: LabelConfig
     parties: tuple[PartyConfig, ...]
-    method: MethodConfig
-    privacy: PrivacyConfig
-    alignment: AlignmentConfig
+    method: MethodConfig = MethodConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    alignment: AlignmentConfig = AlignmentConfig()
 
     def party(self, name: str) -> PartyConfig:
         return next(p for p in self.parties if p.name == name)
@@ -120,25 +156,16 @@ def load(path: Path | str) -> Config:
 
 def parse(values: Mapping[str, Any], path: Path) -> Config:
     """The same from a dictionary; `path` is the file that relative paths start from."""
-    top = Section(values, path.name, ("version", "output", "seed", "test", "validation", "pool", "device",
-                                      "label", "party", "method", "privacy", "alignment"))  # fmt: skip
-    if top.whole("version", VERSION, 1) != VERSION:
+    if values.get("version", VERSION) != VERSION:
         raise UserError(f"{path.name} is of version {values['version']}; this program reads version {VERSION}")
-    parties = _parties(top.raw("party"), path)
-    return Config(
-        path=path,
-        output=path.parent / top.text("output", "run"),
-        seed=top.whole("seed", 0, 0),
-        test=top.real("test", 0.2, 0.0, 0.9),
-        validation=top.real("validation", 0.0, 0.0, 0.9),
-        pool=top.whole("pool", 100_000, 0),
-        device=top.choice("device", ("auto", "cpu", "cuda"), "auto"),
-        label=_label(top.raw("label"), path, parties),
-        parties=parties,
-        method=_method(top.raw("method", {}), path),
-        privacy=_privacy(top.raw("privacy", {}), path),
-        alignment=_alignment(top.raw("alignment", {}), path),
-    )
+    config = checked(Config, values, path.name, path=str(path))
+    _check_parties(config)
+    folder = path.parent
+    parties = tuple(replace(p, file=folder / p.file) for p in config.parties)
+    for party in parties:
+        check_file(party.file)
+    method = replace(config.method, overrides=dict(dotted(config.method.overrides)))
+    return replace(config, output=folder / config.output, parties=parties, method=method)
 
 
 def resolve(config: Config) -> dict[str, PartyFile]:
@@ -146,103 +173,29 @@ def resolve(config: Config) -> dict[str, PartyFile]:
     return {party.name: _resolve(config, party) for party in config.parties}
 
 
-def _parties(values: Any, path: Path) -> tuple[PartyConfig, ...]:
-    if not isinstance(values, list) or len(values) < 2:
-        raise UserError(f"{path.name} needs two or more [[party]] tables")
-    parties = tuple(_party(value, f"{path.name} [[party]] {i}", path) for i, value in enumerate(values, 1))
-    for i, party in enumerate(parties):
-        if party.name in [p.name for p in parties[:i]]:
-            raise UserError(f"{path.name}: two parties are named '{party.name}'")
-        if len(party.id) != len(parties[0].id):
+def _check_parties(config: Config) -> None:
+    """What must fit between the tables of the file."""
+    where, names = config.path.name, [p.name for p in config.parties]
+    if len(names) < 2:
+        raise UserError(f"{where} needs two or more [[party]] tables")
+    id_columns = len(config.parties[0].id)
+    for i, party in enumerate(config.parties):
+        if party.name in names[:i]:
+            raise UserError(f"{where}: two parties are named '{party.name}'")
+        if len(party.id) != id_columns:
             raise UserError(
-                f"{path.name}: {party.name} has {len(party.id)} id columns, {parties[0].name} {len(parties[0].id)}; "
+                f"{where}: {party.name} has {len(party.id)} id columns, {names[0]} {id_columns}; "
                 "ids must be made of the same columns at all parties"
             )
-    return parties
+        check_kinds(f"{where} party '{party.name}'", party.categorical, party.numeric)
+    if config.label.party not in names:
+        raise UserError(
+            f"{where} [label]: party = '{config.label.party}' is unknown; {nearest(config.label.party, names)}"
+        )
 
 
-def _party(values: Any, where: str, path: Path) -> PartyConfig:
-    section = Section(values, where, ("name", "file", "id", "features", "exclude", "categorical", "numeric",
-                                      "max_categories", "image"))  # fmt: skip
-    name = section.text("name")
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", name):
-        raise section.wrong("name", "letters, digits, - or _, starting with a letter (it names a folder)")
-    if name == "owner":
-        raise section.wrong("name", "another name (a run keeps the label owner's part in a folder 'owner')")
-    section.where = f"{path.name} party '{name}'"
-    file = path.parent / section.text("file")
-    check_file(file)
-    every = section.raw("features", "all") == "all"
-    if not every and section.has("exclude"):
-        raise UserError(f'{section.where}: exclude goes with features = "all"; leave one of the two out')
-    party = PartyConfig(
-        name=name,
-        file=file,
-        id=section.names("id"),
-        features=None if every else section.names("features"),
-        exclude=section.names("exclude", ()),
-        categorical=section.names("categorical", ()),
-        numeric=section.names("numeric", ()),
-        max_categories=section.whole("max_categories", 32, 2, 10_000),
-        image=_image(section.raw("image"), section.where) if section.has("image") else None,
-    )
-    if not party.id:
-        raise section.wrong("id", "the name of a column")
-    check_kinds(section.where, party.categorical, party.numeric)
-    return party
-
-
-def _image(values: Any, where: str) -> ImageSpec:
-    section = Section(values, f"{where} image", ("column", "shape"))
-    return ImageSpec(section.text("column"), section.sizes("shape"))
-
-
-def _label(values: Any, path: Path, parties: tuple[PartyConfig, ...]) -> LabelConfig:
-    section = Section(values, f"{path.name} [label]", ("party", "column", "classes"))
-    party = section.choice("party", [p.name for p in parties])
-    return LabelConfig(party, section.text("column"), section.names("classes", ()))
-
-
-def _method(values: Any, path: Path) -> MethodConfig:
-    section = Section(values, f"{path.name} [method]", ("name", "preset", "overrides"))
-    overrides = section.raw("overrides", {})
-    if not isinstance(overrides, Mapping):
-        raise section.wrong("overrides", "a table of the method's fields")
-    name = section.choice("name", METHODS, "proto_evfl")
-    return MethodConfig(name, section.text("preset", "default"), dict(_dotted(overrides)))
-
-
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _privacy(values: Any, path: Path) -> PrivacyConfig:
-    section = Section(values, f"{path.name} [privacy]", PrivacyConfig.__dataclass_fields__)
-    rows = section.whole("minimum_class_rows", 0, 0) if section.has("minimum_class_rows") else None
-    return PrivacyConfig(
-        preset=section.choice("preset", PRIVACY_PRESETS, "default"),
-        clip=section.real("clip", None, 1e-6, 1e6),
-        prototype_noise=section.real("prototype_noise", None, 0.0, 1e6),
-        embedding_noise=section.real("embedding_noise", None, 0.0, 1e6),
-        label_epsilon=section.real("label_epsilon", None, 1e-3, 1e3),
-        minimum_class_rows=rows,
-        epsilon_budget=section.real("epsilon_budget", None, 1e-3, 1e6),
-        delta=section.real("delta", 1e-5, 1e-15, 0.1),
-    )
-
-
-def _alignment(values: Any, path: Path) -> AlignmentConfig:
-    section = Section(values, f"{path.name} [alignment]", AlignmentConfig.__dataclass_fields__)
-    return AlignmentConfig(
-        casefold=section.flag("casefold", False),
-        minimum=section.whole("minimum", 50, 1),
-        on_bad_ids=section.choice("on_bad_ids", ("refuse", "drop"), "refuse"),
-        processes=section.whole("processes", 0, 0, 1024),
-    )
+def _is_shape(shape: tuple[int, ...]) -> bool:
+    return len(shape) in (2, 3) and all(0 < size <= 4096 for size in shape)
 
 
 def _resolve(config: Config, party: PartyConfig) -> PartyFile:

@@ -1,6 +1,6 @@
 """A method and its privacy settings as plain JSON values, so that a kept run does not depend on later presets."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -9,15 +9,15 @@ from protoevfl.method import Method
 from protoevfl.privacy.policy import PrivacySettings, settings_from, split_overrides
 from protoevfl.settings.config import PrivacyConfig
 from protoevfl.settings.presets import build, settings
+from protoevfl.validation import dotted, over_shipped
 
-LEAST_OF_CLASS = 5  # rows under which a class is not shown to other parties
 ONE_WAY = ("local", "ss_vfl_i")  # nothing derived from labels leaves the owner, whatever the settings
 CENTRAL = ("upper_bound",)  # needs all columns in one place: no federated run
 
 
 def method_facts(method: Method) -> dict[str, Any]:
     """{"name", "settings"} with every field, dotted."""
-    return {"name": method.name, "settings": dict(_dotted(asdict(cast(Any, method))))}
+    return {"name": method.name, "settings": dict(dotted(asdict(cast(Any, method))))}
 
 
 def method_from(facts: Mapping[str, Any]) -> Method:
@@ -63,15 +63,13 @@ def _equal_widths(name: str, preset: str, overrides: Mapping[str, Any]) -> dict[
 
 
 def privacy_settings(
-    privacy: PrivacyConfig, method: str = "", preset: str = "default", kind: str = "table",
+    privacy: PrivacyConfig, method: str, preset: str = "default", kind: str = "table",
     overrides: Mapping[str, Any] | None = None,
 ) -> PrivacySettings:  # fmt: skip
-    """Defences of the method's preset, no class of under 5 rows shown, and the configuration's own values on top; the
-    preset "none" starts from nothing."""
+    """Defences of the method's preset with the configuration's own values on top; "none" starts from nothing."""
     base: dict[str, Any] = {}
     if privacy.preset != "none":
-        own = privacy_of(method, preset, _presets_of(kind), overrides or {}) if method else PrivacySettings()
-        base = {**asdict(own), "min_class_count": max(own.min_class_count, LEAST_OF_CLASS)}
+        base = asdict(privacy_of(method, preset, _presets_of(kind), overrides or {}))
     given = {
         "clip": privacy.clip,
         "prototype_noise": privacy.prototype_noise,
@@ -84,14 +82,7 @@ def privacy_settings(
     return settings_from({**base, **{name: value for name, value in given.items() if value is not None}})
 
 
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _dotted(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", list(value) if isinstance(value, tuple) else value
-
-
 def privacy_of(method: str, preset: str, dataset: str, overrides: Mapping[str, Any]) -> PrivacySettings:
     """The privacy settings of a preset ("privacy.*") with overrides on top."""
-    return split_overrides({**settings(method, preset, dataset), **overrides})[1]
+    shipped, given = (split_overrides(values)[1] for values in (settings(method, preset, dataset), overrides))
+    return over_shipped(PrivacySettings, shipped, given, "privacy")
