@@ -6,7 +6,7 @@ import torch
 
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.lockstep import Address, finish
-from protoevfl.federation.middleware import Metered, QueryCache, Recorded, Timed
+from protoevfl.federation.middleware import Metered, QueryCache, Recorded
 from protoevfl.federation.party import Party
 from protoevfl.messages import BackwardBatch, Done, Embed, Embeddings, ForwardBatch, Message, payload_bytes
 from protoevfl.method import PartyError
@@ -85,16 +85,6 @@ def test_metered_and_recorded_agree() -> None:
     crossing = [(request, reply) for _, party, request, reply in recorded.transcript if party]
     assert metered.ledger(0)["down"] == sum(payload_bytes(request) for request, _ in crossing)
     assert metered.ledger(0)["up"] == sum(payload_bytes(reply) for _, reply in crossing if isinstance(reply, Message))
-
-
-def test_timed_adds_up_by_request_type() -> None:
-    calls = []
-    engine = Timed(Answers(REPLY), sync=lambda: calls.append(1))
-    for _ in range(2):
-        engine.exchange({(0, 0): Embed("query"), (0, 1): Done()})
-    assert set(engine.seconds) == {"Done+Embed"}
-    assert engine.seconds["Done+Embed"] > 0
-    assert len(calls) == 2
 
 
 class TestQueryCache:

@@ -14,8 +14,11 @@ import gzip
 import json
 import math
 import os
+import platform
+import subprocess
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -119,6 +122,34 @@ def of_cell(records: Iterable[Record], cell: Cell, seeds: Sequence[int] | None =
     wanted = cell_key(cell.identity())
     found = {r["seed"]: r for r in records if cell_key(r) == wanted and (seeds is None or r["seed"] in seeds)}
     return [found[seed] for seed in sorted(found)]
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation (None for one value).
+
+    >>> mean_std([1.0, 2.0, 3.0]), mean_std([4.0])
+    ((2.0, 1.0), (4.0, None))
+    """
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    return mean, math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+@cache
+def stamp() -> dict[str, str]:
+    """Where a record was made: commit ($PROTOEVFL_COMMIT, else what git says) and machine."""
+    commit = os.environ.get("PROTOEVFL_COMMIT", "")
+    if not commit:
+        try:
+            said = subprocess.run(
+                ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
+            )
+            commit = said.stdout.strip() if said.returncode == 0 else ""
+        except (OSError, subprocess.TimeoutExpired):
+            commit = ""
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return {"commit": commit or "unknown", "machine": machine}
 
 
 def _content(path: Path) -> bytes:

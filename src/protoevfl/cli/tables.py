@@ -1,9 +1,10 @@
 """Tables of the command line: records to rows of text, mean and spread over seeds."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from protoevfl.bench.records import mean_std
 
 Record = Mapping[str, Any]
 
@@ -65,18 +66,6 @@ COLUMNS = (
     Column("rounds", lambda record: record["rounds"], "{:.0f}".format),
     Column("seconds", lambda record: record["seconds"], "{:.1f}".format),
 )
-
-
-def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation (None for one value).
-
-    >>> mean_std([1.0, 2.0, 3.0]), mean_std([4.0])
-    ((2.0, 1.0), (4.0, None))
-    """
-    mean = sum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    return mean, math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
 def cell(column: Column, records: Iterable[Record]) -> str:

@@ -1,7 +1,6 @@
-"""Wrappers around any engine: count the bytes, keep a transcript, time the exchanges, guard what leaves."""
+"""Wrappers around any engine: count the bytes, keep a transcript, guard what leaves."""
 
-import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -61,23 +60,6 @@ class Recorded:
         for (run, party), request in requests.items():
             reply = replies.get((run, party), PartyError(party, "the engine brought no reply"))
             self.transcript.append((run, party, request, reply))
-        return replies
-
-
-@dataclass
-class Timed:
-    """Sums the seconds spent in exchanges by request type; `sync` is called before the clock is read."""
-
-    engine: Engine
-    sync: Callable[[], None] = lambda: None
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
-        start = time.perf_counter()
-        replies = self.engine.exchange(requests)
-        self.sync()
-        kinds = "+".join(sorted({type(r).__name__ for r in requests.values()}))
-        self.seconds[kinds] += time.perf_counter() - start
         return replies
 
 

@@ -1,15 +1,12 @@
 """One job: a configuration and the seeds of it that are missing, run by the experiment's runner."""
 
-import os
-import platform
-import subprocess
 import traceback
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from protoevfl.bench.records import stamp
 from protoevfl.bench.run import RunConfig
 from protoevfl.errors import UserError
 from protoevfl.reproduction.grid import QUICK
@@ -63,19 +60,3 @@ def attempt(job: Job, device: str, engine: str, watch: Any = None) -> tuple[list
 def _call(job: Job, seeds: tuple[int, ...], device: str, engine: str, watch: Any) -> list[dict[str, Any]]:
     more = {"watch": watch} if watch is not None and job.runner == RUN else {}
     return resolve(job.runner)(job.config, list(seeds), device=device, engine=engine, **more)
-
-
-@cache
-def stamp() -> dict[str, str]:
-    """Where a record was made: commit ($PROTOEVFL_COMMIT, else what git says) and machine."""
-    commit = os.environ.get("PROTOEVFL_COMMIT", "")
-    if not commit:
-        try:
-            said = subprocess.run(
-                ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
-            )
-            commit = said.stdout.strip() if said.returncode == 0 else ""
-        except (OSError, subprocess.TimeoutExpired):
-            commit = ""
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return {"commit": commit or "unknown", "machine": machine}

@@ -1,11 +1,10 @@
 """From records to the numbers of an experiment's cells: one value a seed, mean and standard deviation over seeds."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from protoevfl.bench.records import cell_key
+from protoevfl.bench.records import cell_key, mean_std
 from protoevfl.reproduction import paper_numbers
 from protoevfl.reproduction.spec import ACCURACY, DIFFERENCE, Cell, Experiment, Quantity, Record, Tags
 
@@ -39,14 +38,12 @@ class Sample:
 
     @property
     def mean(self) -> float | None:
-        return sum(self.values) / self.n if self.values else None
+        return mean_std(self.values)[0] if self.values else None
 
     @property
     def std(self) -> float | None:
         """Standard deviation over seeds (n - 1); None for one seed."""
-        if self.mean is None or self.n < 2:
-            return None
-        return math.sqrt(sum((v - self.mean) ** 2 for v in self.values) / (self.n - 1))
+        return mean_std(self.values)[1] if self.values else None
 
     @property
     def difference(self) -> float | None:

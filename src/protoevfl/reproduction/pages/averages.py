@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protoevfl.bench.records import mean_std
 from protoevfl.reproduction.spec import Cell, Record, dig
 
 Pairs = Sequence[tuple[Cell, Sequence[Record]]]
@@ -44,7 +45,7 @@ def mean(records: Sequence[Record], path: str) -> Array | None:
 def spread(records: Sequence[Record], path: str) -> float:
     """Standard deviation over seeds of a number; 0 for a single seed."""
     values = stacked(records, path)
-    return float(values.std(ddof=1)) if values is not None and len(values) > 1 else 0.0
+    return (mean_std(values.tolist())[1] or 0.0) if values is not None else 0.0
 
 
 def groups(pairs: Pairs, *names: str) -> dict[tuple[str, ...], list[tuple[Cell, Sequence[Record]]]]:
