@@ -10,7 +10,7 @@ PAGES = (
     ("Your own data", "own-data.md"),
     ("Python", "api.md"),
     ("Methods", "methods"),
-    ("Results", "results.md"),
+    ("Results", "results"),
     ("Between companies", "deployment.md"),
     ("Privacy", "privacy.md"),
     ("Performance", "performance.md"),
@@ -27,6 +27,6 @@ def on_config(config: Any) -> Any:
 def _entry(page: str) -> Any:
     if page.endswith(".md"):
         return page
-    first = f"{page}/proto_evfl.md"
-    found = sorted(p.relative_to(HERE).as_posix() for p in (HERE / page).glob("*.md"))
-    return [p for p in found if p == first] + [p for p in found if p != first]
+    first = f"{page}/proto_evfl.md" if page == "methods" else f"{page}.md"
+    others = sorted(p.relative_to(HERE).as_posix() for p in (HERE / page).glob("*.md"))
+    return [first, *(p for p in others if p != first)]

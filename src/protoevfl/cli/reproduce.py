@@ -27,7 +27,9 @@ def reproduce(
     merge: Annotated[list[Path] | None, typer.Option(help="Add the records of this file first; repeat it.")] = None,
     render: Annotated[bool, typer.Option(help="Write tables, figures and the page at the end.")] = True,
     run: Annotated[bool, typer.Option(help="Run what is missing; --no-run only renders.")] = True,
-    fill: Annotated[Path | None, typer.Option(help="A Markdown page whose marked blocks are filled.")] = None,
+    fill: Annotated[
+        Path | None, typer.Option(help="A Markdown page to fill, with those in the folder of its name.")
+    ] = None,
 ) -> None:
     """Rebuild the paper's tables and figures, ours beside theirs. What is recorded is not run again."""
     from protoevfl.reproduction.catalogue import EXPERIMENTS, select
@@ -49,11 +51,16 @@ def reproduce(
 
         with bar("tables and figures") as step:
             written = render_all(chosen, file, folder, quick=quick, step=step)
-        note(f"{len(written)} files in {folder}; start with {folder / 'results.md'} or {folder / 'report.html'}")
+        without = "" if (folder / "report.html") in written else " (report.html needs records and the package Jinja2)"
+        note(f"{len(written)} files in {folder}; start with {folder / 'results.md'}{without}")
     if fill:
-        from protoevfl.reproduction.pages.document import fill as fill_page
+        from protoevfl.bench import records
+        from protoevfl.reproduction.pages.document import Filling, pages_of
 
-        note(f"{fill_page(fill, file)} blocks of {fill} filled")
+        filling = Filling(records.read(file))
+        for page in pages_of(fill):
+            filling.page(page)
+        note(f"{len(filling.written)} files of {fill} written")
     if failures:
         raise typer.Exit(1)
 

@@ -46,7 +46,7 @@ ACCURACY_IMAGES = Experiment(
     rows=("dataset", "method"),
     columns=("aligned", "setting"),
     quantities=(ACCURACY, BALANCED, UNSEEN, HARMONIC, RARE, MEGABYTES),
-    figures=("recall", "confusion", "gate", "priors"),
+    figures=("overview", "recall", "confusion", "gate", "priors"),
     note=f"Few-shot: 5 labelled rows of class {ABSENT} (desk, dress); zero-shot: none. The paper gives no "
     "number of shots. SS-VFL stands twice: I (head only) and C (end to end); the paper does not say which"
     " it ran.",
@@ -71,7 +71,7 @@ ACCURACY_TABLES = Experiment(
     rows=("dataset", "method"),
     columns=("aligned",),
     quantities=(ACCURACY, BALANCED, AUC),
-    figures=("confusion", "priors"),
+    figures=("overview", "confusion", "priors"),
     note="Always answering the majority class gives 76.07 % on Adult and 77.88 % on Credit: the paper's 75.81 "
     "% and 77.96 % at 200 aligned rows are that rate. Balanced accuracy (50 % for a constant answer) and "
     "AUC say more.",
@@ -93,7 +93,7 @@ RARE_CLASSES = Experiment(
     rows=("classes", "method"),
     columns=("setting",),
     quantities=(ACCURACY, UNSEEN, HARMONIC, RARE, BALANCED),
-    figures=("recall",),
+    figures=("overview", "recall"),
     note="Class numbers are indices from 0 in both: 1 bed, 2 chair, 3 desk, 4 dresser, 5 monitor. A model that"
     " never predicts an unseen class can reach the accuracy of the paper's zero-shot cells: look at "
     "unseen recall.",

@@ -60,7 +60,7 @@ class Experiment:
     reach: tuple[str, ...] = ()  # tags of curves: the shortest cell within a point of its curve's best stands for it
     pool: tuple[str, ...] = ()  # tags averaged away
     against: str = ""  # last row tag of the cell the others of its rows are compared with, seed by seed
-    figures: tuple[str, ...] = ()  # names in protoevfl.report.figures
+    figures: tuple[str, ...] = ("overview",)  # names in pages/figures.py; the first leads
     note: str = ""
 
     def chosen(self, quick: bool) -> tuple[Cell, ...]:

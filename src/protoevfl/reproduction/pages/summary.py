@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Sequence
 from statistics import mode
 
-from protoevfl.reproduction.pages.averages import mean, spread
+from protoevfl.bench.records import cell_key
+from protoevfl.reproduction.pages.averages import Pairs, mean, spread
 from protoevfl.reproduction.record_stats import total_bytes
 from protoevfl.reproduction.spec import Cell, Record, dig
 
-Pairs = Sequence[tuple[Cell, Sequence[Record]]]
 ABOVE = ("upper_bound",)  # not a competitor
 
 
 def summary(pairs: Pairs) -> list[str]:
     """A few sentences."""
-    records = [record for _, some in pairs for record in some]
+    records = [record for _, seeds in pairs for record in seeds]
     if not records:
         return ["There are no records."]
     return [opening(pairs, records), *leaders(pairs), *unseen(pairs), *imbalance(pairs)]
@@ -94,6 +94,23 @@ def warnings(pairs: Pairs) -> list[str]:
     if any(int(record.get("workers") or 1) > 1 for _, r in pairs for record in r):
         found.append("Some runs shared their device with other runs: their seconds are too long.")
     return found
+
+
+def provenance(records: Sequence[Record]) -> list[str]:
+    """What stands behind the numbers: runs, seeds, hours, devices, commits."""
+
+    def names(key: str, length: int | None = None) -> str:
+        return ", ".join(sorted({str(r[key])[:length] for r in records if r.get(key)})) or "not recorded"
+
+    seeds = sorted({int(r["seed"]) for r in records if "seed" in r})
+    hours = sum(float(r.get("seconds") or 0) for r in records) / 3600
+    cells = len({cell_key(r) for r in records})
+    return [
+        f"{len(records):,} runs of {cells:,} configurations, seeds {', '.join(map(str, seeds))}",
+        f"{hours:.1f} hours in all",
+        f"devices: {names('device')}",
+        f"commits: {names('commit', 7)}",
+    ]
 
 
 def _accuracy(pair: tuple[Cell, Sequence[Record]]) -> float:
