@@ -39,7 +39,7 @@ def test_merge_and_no_run(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["nothing"], "there is no experiment 'nothing'"),
-        (["selection", "--seeds", "a"], "give numbers such as 0-4"),
+        (["selection", "--seeds", "a"], "takes numbers and ranges such as 0-4"),
         (["selection", "--shard", "3/2"], "give k/n"),
     ],
 )

@@ -88,7 +88,7 @@ def columns_for(groups: Iterable[Sequence[Record]], titles: Sequence[str] | None
 
 
 def show(title: str, head: str, groups: Mapping[str, Sequence[Record]], columns: Sequence[Column]) -> None:
-    """Prints one row a group on stdout."""
+    """Prints one row per group on stdout."""
     rows = [[name, *(cell(column, records) for column in columns)] for name, records in groups.items()]
     print_table([head, *(column.title for column in columns)], rows, title, text_columns=1)
 
@@ -118,5 +118,5 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
     values = {name: [v for r in records if (v := r["metrics"].get(name)) is not None] for name in names}
     values |= {"bytes": [both_ways(r) for r in records], "rounds": [r["rounds"] for r in records]}
     values |= {"seconds": [r["seconds"] for r in records]}
-    numbers = {name: dict(zip(("mean", "std"), mean_std(some))) for name, some in values.items() if some}
-    return {"seeds": [r["seed"] for r in records], **numbers}
+    known = {name: dict(zip(("mean", "std"), mean_std(numbers))) for name, numbers in values.items() if numbers}
+    return {"seeds": [r["seed"] for r in records], **known}

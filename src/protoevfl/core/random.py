@@ -85,7 +85,7 @@ def _words_int(key: int, purpose: str, when: int) -> tuple[int, int]:
 
 
 def _words(keys: Tensor, purpose: str, counter: Counter) -> Tensor:
-    """Two int32 words a member, (2, G, 1): on the host when it knows everything, else on the keys' device."""
+    """Two int32 words per member, (2, G, 1): on the host when it knows everything, else on the keys' device."""
     if isinstance(counter, int) and keys.device.type == "cpu":
         found = [_words_int(key, purpose, counter & 0x7FFFFFFF) for key in keys.tolist()]
         return torch.tensor(found, dtype=torch.int32).T.unsqueeze(-1)

@@ -63,15 +63,15 @@ def plan(
 ) -> list[Job]:
     """The jobs that are missing, each configuration once, by priority; `shard` (k, n) takes every n-th from k on."""
     there = {records.key(record) for record in done}
-    found: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
     for experiment in experiments:
         for cell in experiment.chosen(quick):
             identity = cell.config.identity()
             name = records.cell_key(identity)
             missing = tuple(s for s in seeds if records.key({**identity, "seed": s}) not in there)
-            if missing and (name not in found or cell.priority < found[name].priority):
-                found[name] = Job(experiment.runner, cell.config, missing, cell.priority, experiment.name)
-    ordered = sorted(found.values(), key=lambda job: job.priority)
+            if missing and (name not in jobs or cell.priority < jobs[name].priority):
+                jobs[name] = Job(experiment.runner, cell.config, missing, cell.priority, experiment.name)
+    ordered = sorted(jobs.values(), key=lambda job: job.priority)
     return ordered[shard[0] - 1 :: shard[1]]
 
 
@@ -102,8 +102,8 @@ def execute(
             yield job
 
     ways = _here if workers == 1 else _processes
-    for job, made, error in ways(following(), device, engine, workers, watch):
-        for record in made:
+    for job, new, error in ways(following(), device, engine, workers, watch):
+        for record in new:
             records.append(path, {**record, "workers": workers})
             timing.learn(job.config.dataset, job.config.method, record.get("seconds") or 0.0)
         if error:

@@ -33,8 +33,8 @@ class Job:
 
 def resolve(runner: str) -> Runner:
     module, _, name = runner.partition(":")
-    found: Runner = getattr(import_module(module), name)
-    return found
+    function: Runner = getattr(import_module(module), name)
+    return function
 
 
 def attempt(job: Job, device: str, engine: str, watch: Any = None) -> tuple[list[dict[str, Any]], str]:
@@ -43,13 +43,13 @@ def attempt(job: Job, device: str, engine: str, watch: Any = None) -> tuple[list
 
     try:
         try:
-            made = _call(job, job.seeds, device, engine, watch)
+            records = _call(job, job.seeds, device, engine, watch)
         except torch.OutOfMemoryError:
             if len(job.seeds) == 1:
                 raise
             torch.cuda.empty_cache()
-            made = [record for seed in job.seeds for record in _call(job, (seed,), device, engine, watch)]
-        return [{**record, **stamp()} for record in made], ""
+            records = [record for seed in job.seeds for record in _call(job, (seed,), device, engine, watch)]
+        return [{**record, **stamp()} for record in records], ""
     except UserError as error:
         return [], str(error)
     except Exception as error:  # a cell that fails must not take the others with it

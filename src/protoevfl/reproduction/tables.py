@@ -109,7 +109,7 @@ def markdown_table(grid: Grid) -> str:
 
 
 def tidy(experiment: Experiment, measured: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
-    """Header and lines with one line a cell and quantity that has a number of ours or of the paper's."""
+    """Header and lines with one line per cell and quantity that has a number of ours or of the paper's."""
     names = (*experiment.rows, *experiment.columns)
     lines = []
     for item in measured:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from protoevfl.errors import UserError
 from protoevfl.reproduction import claims, tables
+from protoevfl.reproduction.accuracy import MARGINS
 from protoevfl.reproduction.catalogue import EXPERIMENTS
-from protoevfl.reproduction.close_cases import MARGINS
 from protoevfl.reproduction.measure import Store, measure
 from protoevfl.reproduction.pages import figures, pictures, summary
 from protoevfl.reproduction.spec import Experiment, Record

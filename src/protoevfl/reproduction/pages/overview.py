@@ -22,7 +22,8 @@ def overview(experiment: Experiment, measured: Sequence[Measured]) -> list[Pictu
     apart = len(experiment.rows) > 1 and len(firsts) <= MOST_PANELS
     groups = [[row for row in rows if row[0] == first] for first in firsts] if apart else [list(rows)]
     longest = max(map(len, groups))
-    figure, axes = panels(len(groups), width=5.4, height=1.1 + 0.27 * longest, across=2 if apart else 1)
+    across, width = (2, 5.4) if apart else (1, 8.6)
+    figure, axes = panels(len(groups), width=width, height=1.1 + 0.27 * longest, across=across)
     values = [item.samples[quantity.name].mean or 0.0 for item in known]
     for ax, places in zip(axes, groups, strict=True):
         for line, place in enumerate(places):

@@ -1,6 +1,6 @@
 """One self-contained HTML page from records: no network, inline style, script and SVG; for a screen, a phone, paper.
 
-It opens with what was found (summary, figures, claims), then has one table per experiment; the long table of all
+It opens with the findings (summary, figures, claims), then has one table per experiment; the long table of all
 records and the provenance are folded away at its end. page.html is its template.
 """
 
@@ -121,7 +121,7 @@ def build(
 def matching(store: Store) -> tuple[list[Experiment], bool]:
     """The experiments these records belong to, and whether to their quick form."""
     for quick in (False, True):
-        found = [e for e in EXPERIMENTS.values() if any(store.of(cell) for cell in e.chosen(quick))]
-        if found:
-            return found, quick
+        items = [e for e in EXPERIMENTS.values() if any(store.of(cell) for cell in e.chosen(quick))]
+        if items:
+            return items, quick
     return [], False

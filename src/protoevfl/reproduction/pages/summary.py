@@ -59,15 +59,15 @@ def leaders(pairs: Pairs) -> list[str]:
 
 def unseen(pairs: Pairs) -> list[str]:
     """Recall of unseen classes by method, as it is set by default."""
-    found: dict[str, list[float]] = {}
+    recalls: dict[str, list[float]] = {}
     for cell, records in pairs:
         recall = mean(records, "metrics.unseen_recall")
         if recall is not None and not cell.config.overrides:
-            found.setdefault(cell.tags["method"], []).append(100 * float(recall))
-    if not found:
+            recalls.setdefault(cell.tags["method"], []).append(100 * float(recall))
+    if not recalls:
         return []
     parts = [
-        f"{method} {sum(v) / len(v):.1f} % ({len(v)} cell{'s' if len(v) != 1 else ''})" for method, v in found.items()
+        f"{method} {sum(v) / len(v):.1f} % ({len(v)} cell{'s' if len(v) != 1 else ''})" for method, v in recalls.items()
     ]
     return [f"Recall of classes without a single label, mean over cells: {', '.join(parts)}."]
 
@@ -84,16 +84,16 @@ def imbalance(pairs: Pairs) -> list[str]:
 
 def warnings(pairs: Pairs) -> list[str]:
     """What a careful reader should know first."""
-    found = []
+    lines = []
     few = sum(1 for _, r in pairs if 0 < len(r) < 3)
     if few:
-        found.append(f"{few} of {len(pairs)} configurations have fewer than three seeds: their spread says little.")
+        lines.append(f"{few} of {len(pairs)} configurations have fewer than three seeds: their spread says little.")
     machines = {str(record.get("device")) for _, r in pairs for record in r if record.get("device")}
     if len(machines) > 1:
-        found.append(f"Runs come from different devices ({', '.join(sorted(machines))}): do not compare seconds.")
+        lines.append(f"Runs come from different devices ({', '.join(sorted(machines))}): do not compare seconds.")
     if any(int(record.get("workers") or 1) > 1 for _, r in pairs for record in r):
-        found.append("Some runs shared their device with other runs: their seconds are too long.")
-    return found
+        lines.append("Some runs shared their device with other runs: their seconds are too long.")
+    return lines
 
 
 def provenance(records: Sequence[Record]) -> list[str]:
