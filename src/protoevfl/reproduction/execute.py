@@ -7,17 +7,68 @@ is named at the end and does not stop the others.
 
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from protoevfl.bench import records
-from protoevfl.reproduction.jobs import Job, attempt
-from protoevfl.reproduction.spec import Experiment, Record
+from protoevfl.bench.run import RunConfig
+from protoevfl.errors import UserError
+from protoevfl.reproduction.grid import QUICK
+from protoevfl.reproduction.spec import RUN, Experiment, Record, Runner
 
 Tell = Callable[["Progress"], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A configuration and the seeds of it that are missing, run by the experiment's runner."""
+
+    runner: str  # "module:function"
+    config: RunConfig
+    seeds: tuple[int, ...]
+    priority: int = 0
+    experiment: str = ""
+
+    @property
+    def title(self) -> str:
+        c = self.config
+        parts = [self.experiment, c.dataset, c.method, c.preset if c.preset != "default" else "", f"#{c.aligned}",
+                 c.setting if c.setting != "normal" else "", " ".join(map(str, c.classes)),
+                 f"{c.parties} parties" if c.parties != 4 else "",
+                 *(f"{k}={v}" for k, v in c.overrides.items() if QUICK.get(c.method, {}).get(k) != v)]  # fmt: skip
+        return " ".join(part for part in parts if part)
+
+
+def attempt(job: Job, device: str, engine: str, watch: Any = None) -> tuple[list[dict[str, Any]], str]:
+    """The records of a job, or none and why. Seeds that do not fit into memory together are run one by one."""
+    import torch
+
+    try:
+        try:
+            new = _call(job, job.seeds, device, engine, watch)
+        except torch.OutOfMemoryError:
+            if len(job.seeds) == 1:
+                raise
+            torch.cuda.empty_cache()
+            new = [record for seed in job.seeds for record in _call(job, (seed,), device, engine, watch)]
+        return [{**record, **records.stamp()} for record in new], ""
+    except UserError as error:
+        return [], str(error)
+    except Exception as error:  # a cell that fails must not take the others with it
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return [], f"{type(error).__name__}: {error} ({Path(frame.filename).name} line {frame.lineno})"
+
+
+def _call(job: Job, seeds: tuple[int, ...], device: str, engine: str, watch: Any) -> list[dict[str, Any]]:
+    more = {"watch": watch} if watch is not None and job.runner == RUN else {}
+    module, _, name = job.runner.partition(":")
+    runner: Runner = getattr(import_module(module), name)
+    return runner(job.config, list(seeds), device=device, engine=engine, **more)
 
 
 @dataclass

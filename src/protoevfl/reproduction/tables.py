@@ -108,23 +108,16 @@ def markdown_table(grid: Grid) -> str:
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in grid.texts])
 
 
-def tidy(experiment: Experiment, measured: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
-    """Header and lines with one line per cell and quantity that has a number of ours or of the paper's."""
+def comma_separated(experiment: Experiment, measured: Sequence[Measured]) -> str:
+    """CSV with one line per cell and quantity that has a number of ours or of the paper's."""
     names = (*experiment.rows, *experiment.columns)
-    lines = []
+    out = io.StringIO()
+    write = csv.writer(out, lineterminator="\n").writerow
+    write([*names, "quantity", *CSV_NUMBERS])
     for item in measured:
         for q in experiment.quantities:
             s = item.samples[q.name]
             if s.n or s.printed is not None:
-                figures = (s.mean, s.std, s.n, s.printed, s.printed_std, s.difference)
-                texts = ["" if f is None else f"{f:.6g}" for f in figures]
-                lines.append([*(item.tags.get(n, "") for n in names), label(q), *texts])
-    return [*names, "quantity", *CSV_NUMBERS], lines
-
-
-def comma_separated(experiment: Experiment, measured: Sequence[Measured]) -> str:
-    """The tidy lines as CSV."""
-    head, lines = tidy(experiment, measured)
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([head, *lines])
+                numbers = (s.mean, s.std, s.n, s.printed, s.printed_std, s.difference)
+                write([*_place(item, names), label(q), *("" if x is None else f"{x:.6g}" for x in numbers)])
     return out.getvalue()

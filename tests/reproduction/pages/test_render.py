@@ -1,8 +1,12 @@
 """The files of a reproduction: one page of Markdown, each experiment's CSV and pictures, one HTML page."""
 
+import sys
 from pathlib import Path
 
+import pytest
+
 from protoevfl.bench import records as files
+from protoevfl.cli.main import main
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.pages.render import render
 from tests.reproduction import fake
@@ -32,3 +36,16 @@ def test_without_records_there_are_the_paper_s_numbers_and_no_page(tmp_path: Pat
     written = render([EXPERIMENTS["ablation"]], tmp_path / "none.jsonl", tmp_path / "out")
     assert {path.name for path in written} == {"ablation.csv", "results.md"}
     assert "| (81.6) |" in (tmp_path / "out" / "results.md").read_text()
+
+
+def test_where_jinja2_is_missing_all_but_the_page_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment, records = EXPERIMENTS["selection"], tmp_path / "records.jsonl"
+    files.append(records, *fake.records(experiment.cells))
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    names = {path.name for path in render([experiment], records, tmp_path / "out", png=False)}
+    assert "results.md" in names
+    assert "report.html" not in names
+    assert main(["report", str(records)]) == 2
+    assert "pip install 'Jinja2>=3.1'" in capsys.readouterr().err

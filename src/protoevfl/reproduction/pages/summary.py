@@ -16,7 +16,7 @@ def summary(pairs: Pairs) -> list[str]:
     records = [record for _, seeds in pairs for record in seeds]
     if not records:
         return ["There are no records."]
-    return [opening(pairs, records), *leaders(pairs), *unseen(pairs), *imbalance(pairs)]
+    return [opening(pairs, records), *leaders(pairs), *unseen(pairs)]
 
 
 def opening(pairs: Pairs, records: Sequence[Record]) -> str:
@@ -70,16 +70,6 @@ def unseen(pairs: Pairs) -> list[str]:
         f"{method} {sum(v) / len(v):.1f} % ({len(v)} cell{'s' if len(v) != 1 else ''})" for method, v in recalls.items()
     ]
     return [f"Recall of classes without a single label, mean over cells: {', '.join(parts)}."]
-
-
-def imbalance(pairs: Pairs) -> list[str]:
-    """The MID of the pools, by data set."""
-    said: dict[str, str] = {}
-    for cell, records in pairs:
-        values = dig(records[0], "split.mid") if records else None
-        if values:
-            said.setdefault(cell.config.dataset, f"{cell.config.dataset} {min(values):.2f} to {max(values):.2f}")
-    return [f"Class imbalance of the pools (MID, 0 is balanced): {', '.join(said.values())}."] if said else []
 
 
 def warnings(pairs: Pairs) -> list[str]:
