@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: install demo test bench faults docs reproduce-quick wheel clean
+.PHONY: install demo test bench faults docs results reproduce-quick wheel clean
 
 install: .venv/installed
 
@@ -41,6 +41,11 @@ faults: install
 
 reproduce-quick: install
 	$(BIN)/protoevfl reproduce all --quick --workers 2
+
+# The pages of results with their figures and CSV files, from the records in results/.
+results: install
+	$(BIN)/protoevfl reproduce all --no-run --no-render --out out/results --fill docs/results.md \
+	  --merge results/h200.jsonl.gz --merge results/seeds_5_to_14_h200.jsonl.gz
 
 docs: install
 	$(BIN)/mkdocs build --strict

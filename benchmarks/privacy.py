@@ -40,7 +40,6 @@ from protoevfl.privacy.protocol import Attempt, Case, attempt, finding
 from protoevfl.reproduction import privacy_tables
 from protoevfl.reproduction.execute import Progress, execute
 from protoevfl.reproduction.execute import plan as missing
-from protoevfl.reproduction.jobs import stamp
 
 CPU = torch.device("cpu")
 FULL, SHORT = (0, 1, 4, 10), (0, 1)
@@ -143,7 +142,7 @@ class Stage:
         table = []
         if self.line.table:
             parts = ([f for f in found if f["canary"] is canary] for canary in (False, True))
-            table = [{**r, **stamp()} for r in attack_records(self.config, self.real, *parts, self.seconds)]
+            table = [{**r, **records.stamp()} for r in attack_records(self.config, self.real, *parts, self.seconds)]
         return [*self.head, *(short(f) for f in found)], table
 
 
@@ -219,7 +218,7 @@ class Bench:
         return {
             **tags, **bound, "utility": utility(real), "seconds": seconds, "peak_memory_mb": memory,
             "epsilon": first.ledger.epsilon(1, "down"), "coalition": first.ledger.coalition(parties),
-            "up": first.ledger.epsilon(1, "up"), **stamp(),
+            "up": first.ledger.epsilon(1, "up"), **records.stamp(),
         }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ LAYERS: list[set[str]] = [
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 OPTIONAL = {
     "ot", "private_set_intersection", "dp_accounting", "nvflare", "cryptography", "psutil", "polars", "mlflow",
-    "tensorboard", "pydantic", "pandas", "IPython",
+    "tensorboard", "pydantic", "pandas", "IPython", "jinja2",
 }  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 EVERY = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -37,8 +37,6 @@ class Message:
     kind: ClassVar[str] = "control"
 
 
-Request = Message
-Reply = Message
 M = TypeVar("M", bound=Message)
 
 

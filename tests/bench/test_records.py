@@ -5,6 +5,7 @@ import gzip
 import json
 import multiprocessing
 import os
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,17 @@ def test_two_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
     assert sorted(r["seed"] for r in records.read(path)) == [*range(50), *range(100, 150)]
+
+
+def test_mean_and_spread_are_those_of_the_statistics_module() -> None:
+    values = [0.5, 0.25, 0.75, 0.9]
+    assert records.mean_std(values) == pytest.approx((statistics.mean(values), statistics.stdev(values)))
+    assert records.mean_std([0.5]) == (0.5, None)
+
+
+def test_a_record_says_which_commit_and_machine_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    records.stamp.cache_clear()
+    monkeypatch.setenv("PROTOEVFL_COMMIT", "abc123")
+    assert records.stamp()["commit"] == "abc123"
+    assert "cores" in records.stamp()["machine"]
+    records.stamp.cache_clear()

@@ -21,7 +21,7 @@ def test_imbalance_runs_and_renders(tmp_path: Path) -> None:
     assert main(command) == 0
     assert len(records.read(tmp_path / "records.jsonl")) == 2
     names = {p.name for p in tmp_path.rglob("*")}
-    assert names >= {"imbalance.md", "imbalance.csv", "imbalance-pools.svg", "imbalance-pools.png", "report.html"}
+    assert names >= {"results.md", "imbalance.csv", "imbalance-pools.svg", "imbalance-pools.png", "report.html"}
     assert main([*command, "--no-render"]) == 0
     assert len(records.read(tmp_path / "records.jsonl")) == 2
 
@@ -39,7 +39,7 @@ def test_merge_and_no_run(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["nothing"], "there is no experiment 'nothing'"),
-        (["selection", "--seeds", "a"], "give numbers such as 0-4"),
+        (["selection", "--seeds", "a"], "takes numbers and ranges such as 0-4"),
         (["selection", "--shard", "3/2"], "give k/n"),
     ],
 )

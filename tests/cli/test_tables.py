@@ -1,12 +1,11 @@
 """Tables: mean and spread, only the columns that say something."""
 
-import statistics
 from typing import Any
 
 import pytest
 
 from protoevfl.cli import tables as cli_tables
-from protoevfl.cli.tables import COLUMNS, cell, columns_for, mean_std, show, size, summary
+from protoevfl.cli.tables import COLUMNS, cell, columns_for, show, size, summary
 
 
 def record(accuracy: float, seed: int = 0, **metrics: Any) -> dict[str, Any]:
@@ -14,12 +13,6 @@ def record(accuracy: float, seed: int = 0, **metrics: Any) -> dict[str, Any]:
         "seed": seed, "metrics": {"accuracy": accuracy, "balanced_accuracy": accuracy, **metrics},
         "bytes": {"up": 1000, "down": 500}, "rounds": 3, "seconds": 1.5,
     }  # fmt: skip
-
-
-def test_mean_and_spread_are_those_of_the_statistics_module() -> None:
-    values = [0.5, 0.25, 0.75, 0.9]
-    assert mean_std(values) == pytest.approx((statistics.mean(values), statistics.stdev(values)))
-    assert mean_std([0.5]) == (0.5, None)
 
 
 def test_cells() -> None:

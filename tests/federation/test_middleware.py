@@ -6,7 +6,7 @@ import torch
 
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.lockstep import Address
-from protoevfl.federation.middleware import Metered, Recorded
+from protoevfl.federation.middleware import Metered, QueryCache, Recorded
 from protoevfl.federation.party import Party
 from protoevfl.messages import BackwardBatch, Done, Embed, Embeddings, ForwardBatch, Message, payload_bytes
 from protoevfl.method import PartyError
@@ -85,3 +85,28 @@ def test_metered_and_recorded_agree() -> None:
     crossing = [(request, reply) for _, party, request, reply in recorded.transcript if party]
     assert metered.ledger(0)["down"] == sum(payload_bytes(request) for request, _ in crossing)
     assert metered.ledger(0)["up"] == sum(payload_bytes(reply) for _, reply in crossing if isinstance(reply, Message))
+
+
+class TestQueryCache:
+    def test_asks_each_party_once_for_the_rows_to_predict(self) -> None:
+        inner = Answers(REPLY)
+        engine = QueryCache(inner)
+        for some in ([1], [0, 1], [0, 1, 2]):
+            replies = engine.exchange({(0, m): Embed("query") for m in some})
+            assert set(replies) == {(0, m) for m in some}
+            assert all(reply is REPLY for reply in replies.values())
+        assert sorted(inner.asked) == [(0, 0), (0, 1), (0, 2)]
+
+    def test_other_rows_and_requests_pass_through_each_time(self) -> None:
+        inner = Answers(REPLY)
+        engine = QueryCache(inner)
+        for request in (Embed("query"), Embed("aligned"), Embed("aligned"), Done()):
+            assert engine.exchange({(0, 1): request}) == {(0, 1): REPLY}
+        assert len(inner.asked) == 4
+
+    def test_a_lost_party_is_asked_again(self) -> None:
+        inner = Answers(PartyError(1, "gone"))
+        engine = QueryCache(inner)
+        assert engine.exchange({(0, 1): Embed("query")}) == {(0, 1): inner.reply}
+        inner.reply = REPLY
+        assert engine.exchange({(0, 1): Embed("query")}) == {(0, 1): REPLY}

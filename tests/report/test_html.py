@@ -1,21 +1,15 @@
-"""Small pieces of HTML: escaped, sortable, with a filter where there is much."""
+"""Tables of a page: what every row lacks has no column, numbers sort by their value."""
 
-from protoevfl.report.html import figure_text, paragraph, table, text
-
-
-def test_what_comes_from_records_is_escaped() -> None:
-    assert "<b>" not in table("t", ["<b>"], [[text("<b>")]])
-    assert paragraph("a < b") == "<p>a &lt; b</p>"
-    assert 'data-v="&quot;&gt;"' in table("t", ["h"], [[text('">')]])
+from protoevfl.report.html import NOTHING, Entry, Table, figure_text, text
 
 
-def test_long_tables_have_a_filter_and_empty_ones_say_so() -> None:
-    rows = [[text(i)] for i in range(9)]
-    assert 'type="search"' in table("t", ["h"], rows)
-    assert 'type="search"' not in table("t", ["h"], rows[:8])
-    assert "Nothing recorded" in table("t", ["h"], [])
+def test_a_column_that_no_row_fills_is_left_out() -> None:
+    rows = [[text("a"), Entry(""), figure_text(None)], [text("b"), Entry(""), figure_text(1.0)]]
+    table = Table("t", ("name", "nothing", "number"), rows)
+    assert table.head == ["name", "number"]
+    assert [[entry.shown for entry in row] for row in table.rows] == [["a", NOTHING], ["b", "1.0"]]
 
 
 def test_numbers_sort_by_their_value_not_by_what_is_shown() -> None:
-    assert (figure_text(12.345).html, figure_text(12.345).sort) == ("12.3", "12.345")
+    assert (figure_text(12.345).shown, figure_text(12.345).sort) == ("12.3", "12.345")
     assert figure_text(None).sort == ""

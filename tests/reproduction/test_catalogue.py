@@ -3,7 +3,6 @@ import pytest
 from protoevfl.errors import UserError
 from protoevfl.methods import METHODS
 from protoevfl.reproduction.catalogue import EXPERIMENTS, select
-from protoevfl.reproduction.pages.figures import FIGURES
 from protoevfl.settings.presets import build, presets
 
 NAMES = [
@@ -34,7 +33,6 @@ def test_cells_have_their_own_place_and_known_parts(name: str) -> None:
         for cell in cells:
             assert cell.config.method in METHODS or cell.config.method == "split"
             assert all(n in cell.tags for n in (*experiment.rows, *experiment.columns))
-    assert set(experiment.figures) <= set(FIGURES)
 
 
 def _settings() -> list[tuple[str, str, tuple[tuple[str, object], ...]]]:

@@ -1,3 +1,5 @@
+import pytest
+
 from protoevfl.reproduction import claims
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.measure import Store
@@ -42,3 +44,31 @@ def test_every_claim_names_an_experiment() -> None:
     assert {c.experiment for c in claims.CLAIMS} <= set(EXPERIMENTS)
     others = set(EXPERIMENTS) - {c.experiment for c in claims.CLAIMS}
     assert others == {"convergence", "pieces", "margins"}  # a figure without numbers; what the paper does not have
+
+
+def noisy(name: str, fall: float) -> Store:
+    """Records of an experiment on noise: accuracy .9, by seed a point up or down, less `fall` with kappa 0.2."""
+    records = []
+    for cell in EXPERIMENTS[name].cells:
+        for seed in range(5):
+            record = fake.record(cell.config, seed)
+            lost = fall if cell.tags["kappa"] == "0.2" else 0.0
+            record["metrics"]["accuracy"] = 0.9 + 0.01 * (seed - 2) / 2 - lost
+            records.append(record)
+    return Store(records)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "paper"),
+    [
+        ("noise_representations", "Noise on representations costs accuracy", "(paper: 42.2 to 58.5)"),
+        ("noise_prototypes", "Noise on prototypes costs accuracy", "(paper: 9.5 to 20.4)"),
+    ],
+)
+def test_verdict_and_figures_on_noise_agree(name: str, text: str, paper: str) -> None:
+    """The paper's range is that of its own table; a cost beyond what the seeds vary by is a cost, however small."""
+    for fall, verdict in ((0.045, claims.YES), (0.001, claims.NO), (-0.05, claims.NO)):
+        judged = {claim.text: rest for claim, *rest in claims.verdicts(noisy(name, fall))}
+        assert judged[text][0] == verdict
+        assert f"costs {100 * fall:.1f} to" in judged[text][1]
+        assert paper in judged[text][1]

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from protoevfl.bench import records
 from protoevfl.bench.run import RunConfig
 from protoevfl.reproduction.catalogue import EXPERIMENTS
-from protoevfl.reproduction.execute import Progress, Timing, execute, merge, plan
-from protoevfl.reproduction.jobs import Job
+from protoevfl.reproduction.execute import Job, Progress, Timing, attempt, execute, merge, plan
 from tests.reproduction import fake
 
 FAKE = "tests.reproduction.fake:run"
@@ -114,3 +114,39 @@ def test_merge_adds_only_what_is_new(tmp_path: Path) -> None:
     assert merge(a, [b]) == 1
     assert merge(a, [b]) == 0
     assert [r["seed"] for r in records.read(a)] == [0, 1, 2]
+
+
+def test_seeds_that_do_not_fit_together_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    calls = []
+
+    def greedy(config: RunConfig, seeds: list[int], **rest: object) -> list[dict[str, Any]]:
+        calls.append(list(seeds))
+        if len(seeds) > 1:
+            raise torch.OutOfMemoryError
+        return [fake.record(config, seed) for seed in seeds]
+
+    monkeypatch.setattr(fake, "run", greedy)
+    made, error = attempt(Job(FAKE, RunConfig(), (0, 1)), "cpu", "auto")
+    assert not error
+    assert [r["seed"] for r in made] == [0, 1]
+    assert calls == [[0, 1], [0], [1]]
+    assert set(made[0]) >= {"commit", "machine"}
+
+
+def test_what_a_user_can_mend_is_said_in_full_and_the_rest_with_its_place() -> None:
+    assert attempt(Job("protoevfl.bench.run:run", RunConfig(method="nothing"), (0,)), "cpu", "loop") == (
+        [],
+        "unknown method 'nothing'; there are " + ", ".join(_methods()),
+    )
+    made, why = attempt(Job("protoevfl.bench.run:none", RunConfig(), (0,)), "cpu", "loop")
+    assert made == []
+    assert why.startswith("AttributeError: ")
+    assert "execute.py line" in why
+
+
+def _methods() -> tuple[str, ...]:
+    from protoevfl.methods import METHODS
+
+    return tuple(METHODS)

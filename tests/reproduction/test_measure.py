@@ -43,7 +43,7 @@ def test_reach_is_the_shortest_run_within_a_point() -> None:
             record["metrics"]["accuracy"] = accuracy[cell.tags["length"]]
             records.append(record)
     found = {m.tags["method"]: m for m in measure(experiment, Store(records))}
-    assert found["vanilla"].samples["rounds"].values == (5.0,) * 4  # one value a data set
+    assert found["vanilla"].samples["rounds"].values == (5.0,) * 4  # one value per data set
     assert found["vanilla"].samples["rounds"].printed == 11.0
     assert found["proto_evfl"].samples["rounds"].n == 0
 

@@ -1,5 +1,6 @@
 from protoevfl.reproduction import paper_numbers
 from protoevfl.reproduction.catalogue import EXPERIMENTS
+from protoevfl.reproduction.pages.pictures import NAMES
 
 
 def test_every_table_of_the_paper_is_there_and_numeric() -> None:
@@ -36,7 +37,7 @@ def test_every_printed_number_has_a_cell_of_ours() -> None:
 
 def test_rare_class_numbers_are_the_paper_s_names() -> None:
     named = {1: "bed", 2: "chair", 3: "desk", 5: "monitor"}
-    assert all(paper_numbers.MODELNET_CLASSES[z] == name for z, name in named.items())
+    assert all(NAMES["modelnet10"][z] == name for z, name in named.items())
 
 
 def test_quick_cells_have_no_printed_number() -> None:

@@ -1,13 +1,13 @@
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.measure import Store, measure
-from protoevfl.reproduction.tables import comma_separated, grids, markdown
+from protoevfl.reproduction.tables import comma_separated, grids, markdown_table
 from tests.reproduction import fake
 
 
 def test_without_records_the_paper_s_numbers_still_stand() -> None:
     experiment = EXPERIMENTS["ablation"]
-    text = markdown(experiment, measure(experiment, Store([])))
-    assert "–; paper 81.6" in text
+    text = markdown_table(grids(experiment, measure(experiment, Store([])))[0])
+    assert "| (81.6) |" in text
 
 
 def test_grids_hold_every_cell_once() -> None:
@@ -15,8 +15,8 @@ def test_grids_hold_every_cell_once() -> None:
         measured = measure(experiment, Store(fake.records(experiment.cells)))
         grid = grids(experiment, measured)[0]
         numbers = [text for row in grid.texts for text in row[len(experiment.rows) :] if text]
-        expected = len(measured) if experiment.columns else len(measured) * len(experiment.quantities)
-        assert len(numbers) == expected, experiment.name
+        shown = experiment.quantities[:1] if experiment.columns else experiment.quantities
+        assert len(numbers) == sum(item.samples[q.name].n > 0 for item in measured for q in shown), experiment.name
 
 
 def test_csv_has_the_difference_to_the_paper() -> None:
@@ -33,3 +33,24 @@ def test_lengths_of_a_curve_stand_in_the_order_of_numbers() -> None:
     grid = grids(experiment, measure(experiment, Store(fake.records(experiment.cells))))[0]
     lengths = [int(name) for name in grid.head[len(experiment.rows) :]]
     assert lengths == sorted(set(lengths))
+
+
+def test_the_title_says_how_many_seeds_and_an_entry_where_they_differ() -> None:
+    experiment = EXPERIMENTS["selection"]
+    records = fake.records(experiment.cells, seeds=(0, 1, 2))
+    grid = grids(experiment, measure(experiment, Store(records[:-1])))[0]
+    assert grid.title == "accuracy (%): ours ± standard deviation over 3 seeds (paper)"
+    odd = [text for row in grid.texts for text in row if "seeds" in text]
+    assert len(odd) == 1
+    assert ", 2 seeds (84.2)" in odd[0]
+
+
+def test_columns_and_rows_that_nothing_fills_are_left_out() -> None:
+    experiment = EXPERIMENTS["accuracy_images"]
+    some = [cell for cell in experiment.cells if cell.tags["method"] in ("laser", "fedcvt")]
+    recall = [
+        g for g in grids(experiment, measure(experiment, Store(fake.records(experiment.cells)))) if "unseen" in g.title
+    ]
+    assert all("zero_shot" in name for name in recall[0].head[2:])
+    balanced = grids(experiment, measure(experiment, Store(fake.records(some))))[1]
+    assert {row[1] for row in balanced.texts} == {"laser", "fedcvt"}

@@ -8,7 +8,7 @@ import pytest
 
 from protoevfl.errors import UserError
 from protoevfl.rows.align import plain_intersection
-from protoevfl.rows.example import write_credit_example, write_example
+from protoevfl.rows.example import write_example
 from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import read_columns
 from protoevfl.rows.ids import Ids, collect
@@ -78,12 +78,12 @@ def test_every_company_knows_something_about_the_label(tmp_path: Path) -> None:
 
 @pytest.mark.skipif("PROTOEVFL_DATA" not in os.environ, reason="needs Credit")
 def test_from_credit(tmp_path: Path) -> None:
-    config = load(write_credit_example(Path(os.environ["PROTOEVFL_DATA"]) / "credit.csv.gz", tmp_path, rows=2000))
+    config = load(write_example(tmp_path, Path(os.environ["PROTOEVFL_DATA"]) / "credit.csv.gz", rows=2000))
     assert resolve(config)["bank"].spec.categorical == ("SEX", "EDUCATION", "MARRIAGE")
     assert len(plain_intersection(ids_of(tmp_path))["bank.parquet"].rows) > 400
 
 
-def test_without_credit_the_made_up_table_serves(tmp_path: Path) -> None:
-    assert load(write_credit_example(tmp_path / "none.csv", tmp_path, rows=100)).label.column == "default"
+def test_another_table_is_not_taken_for_credit(tmp_path: Path) -> None:
+    write_example(tmp_path, rows=100)
     with pytest.raises(UserError, match="not the Credit table"):
         write_example(tmp_path / "x", tmp_path / "insurer.csv")

@@ -1,4 +1,4 @@
-"""Records: one JSON object a line, one line a finished run; appended, never rewritten, so that stopping loses nothing.
+"""Records: one JSON object per line, one line per finished run; appended, never rewritten: stopping loses nothing.
 
 A run is known by its key, the values of `KEY`; a key that is in the file is not run again. Each line goes out in one
 write and is on the disk before the next run starts. A crash can tear the last line only: readers pass over it, the next
@@ -14,8 +14,11 @@ import gzip
 import json
 import math
 import os
+import platform
+import subprocess
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -56,14 +59,14 @@ def read(path: str | Path) -> list[dict[str, Any]]:
         return []
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot read {path}: {_reason(error)}") from None
-    found = []
+    records = []
     for number, line in enumerate(lines, start=1):
         record = _parse(line)
         if record is not None:
-            found.append(record)
+            records.append(record)
         elif line.strip() and number < len(lines):
             raise UserError(f"{path} line {number} is not a JSON object; is this a records file?")
-    return found
+    return records
 
 
 def append(path: str | Path, *new: Record) -> None:
@@ -111,14 +114,42 @@ def missing(cells: Iterable[C], seeds: Sequence[int], done: Iterable[Record]) ->
     """Each cell with the seeds of it that `done` does not hold; cells with nothing missing are left out."""
     there = {key(record) for record in done}
     left = [(cell, [s for s in seeds if key({**cell.identity(), "seed": s}) not in there]) for cell in cells]
-    return [(cell, some) for cell, some in left if some]
+    return [(cell, seeds_left) for cell, seeds_left in left if seeds_left]
 
 
 def of_cell(records: Iterable[Record], cell: Cell, seeds: Sequence[int] | None = None) -> list[Record]:
     """The records of one cell (and seeds), one a seed: the last in the file counts."""
     wanted = cell_key(cell.identity())
-    found = {r["seed"]: r for r in records if cell_key(r) == wanted and (seeds is None or r["seed"] in seeds)}
-    return [found[seed] for seed in sorted(found)]
+    by_seed = {r["seed"]: r for r in records if cell_key(r) == wanted and (seeds is None or r["seed"] in seeds)}
+    return [by_seed[seed] for seed in sorted(by_seed)]
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation (None for one value).
+
+    >>> mean_std([1.0, 2.0, 3.0]), mean_std([4.0])
+    ((2.0, 1.0), (4.0, None))
+    """
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    return mean, math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+@cache
+def stamp() -> dict[str, str]:
+    """Where a record was made: commit ($PROTOEVFL_COMMIT, else what git says) and machine."""
+    commit = os.environ.get("PROTOEVFL_COMMIT", "")
+    if not commit:
+        try:
+            said = subprocess.run(
+                ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
+            )
+            commit = said.stdout.strip() if said.returncode == 0 else ""
+        except (OSError, subprocess.TimeoutExpired):
+            commit = ""
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return {"commit": commit or "unknown", "machine": machine}
 
 
 def _content(path: Path) -> bytes:

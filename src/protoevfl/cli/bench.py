@@ -135,7 +135,6 @@ def how_to_run(device: str, engine: str, lockstep: int | None, seeds: Sequence[i
 def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[str, Any], subsets: bool) -> list[str]:
     """Runs what is missing; returns what failed. A run that fails stops neither the others nor loses them."""
     from protoevfl.bench.run import run
-    from protoevfl.reproduction.jobs import stamp
 
     step, failed, done = how["lockstep"], list[str](), 0
     jobs = [(config, some[i : i + step]) for config, some in left for i in range(0, len(some), step)]
@@ -155,7 +154,7 @@ def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[s
                     observer=observer_of(bars, title),
                 )
                 if not is_secondary_rank():
-                    records.append(out, *({**record, **stamp()} for record in new))
+                    records.append(out, *({**record, **records.stamp()} for record in new))
             except UserError as error:
                 failed.append(f"{title}: {error}")
                 bars.note(failed[-1])

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from protoevfl.cli.option_values import whole_numbers
+from protoevfl.cli.own_tables import duration
 from protoevfl.errors import UserError
 from protoevfl.progress import Bars, bar, note
 
@@ -27,7 +29,7 @@ def reproduce(
     merge: Annotated[list[Path] | None, typer.Option(help="Add the records of this file first; repeat it.")] = None,
     render: Annotated[bool, typer.Option(help="Write tables, figures and the page at the end.")] = True,
     run: Annotated[bool, typer.Option(help="Run what is missing; --no-run only renders.")] = True,
-    fill: Annotated[Path | None, typer.Option(help="A Markdown page whose marked blocks are filled.")] = None,
+    fill: Annotated[Path | None, typer.Option(help="A Markdown page to fill, and those in its folder.")] = None,
 ) -> None:
     """Rebuild the paper's tables and figures, ours beside theirs. What is recorded is not run again."""
     from protoevfl.reproduction.catalogue import EXPERIMENTS, select
@@ -43,17 +45,23 @@ def reproduce(
         from protoevfl.reproduction.execute import merge as merge_records
 
         note(f"{merge_records(file, merge)} records added")
-    failures = _run(chosen, file, quick, _seeds(seeds, quick), device, engine, budget, workers, shard) if run else {}
+    numbers = whole_numbers(seeds or ("0-1" if quick else "0-4"), "--seeds")
+    failures = _run(chosen, file, quick, numbers, device, engine, budget, workers, shard) if run else {}
     if render:
         from protoevfl.reproduction.pages.render import render as render_all
 
         with bar("tables and figures") as step:
             written = render_all(chosen, file, folder, quick=quick, step=step)
-        note(f"{len(written)} files in {folder}; start with {folder / 'results.md'} or {folder / 'report.html'}")
+        without = "" if (folder / "report.html") in written else " (report.html needs records and the package Jinja2)"
+        note(f"{len(written)} files in {folder}; start with {folder / 'results.md'}{without}")
     if fill:
-        from protoevfl.reproduction.pages.document import fill as fill_page
+        from protoevfl.bench import records
+        from protoevfl.reproduction.pages.document import Filling, pages_of
 
-        note(f"{fill_page(fill, file)} blocks of {fill} filled")
+        filling = Filling(records.read(file))
+        for page in pages_of(fill):
+            filling.page(page)
+        note(f"{len(filling.written)} files of {fill} written")
     if failures:
         raise typer.Exit(1)
 
@@ -76,7 +84,7 @@ def _run(
     with Bars() as bars:
 
         def tell(state: "Progress") -> None:
-            left = "" if state.seconds_left is None else f", about {_duration(state.seconds_left)} left"
+            left = "" if state.seconds_left is None else f", about {duration(state.seconds_left)} left"
             bars.show("cells", state.done, state.total)
             bars.note(f"{state.done}/{state.total} {state.last}{left}")
 
@@ -118,21 +126,6 @@ def _records_file(folder: Path) -> Path:
     return folder / "records.jsonl"
 
 
-def _seeds(text: str | None, quick: bool) -> list[int]:
-    """The numbers of "0-4" or "0,3,7".
-
-    >>> _seeds("0-2,7", False), _seeds(None, True)
-    ([0, 1, 2, 7], [0, 1])
-    """
-    found: list[int] = []
-    for part in (text or ("0-1" if quick else "0-4")).split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            raise UserError(f"--seeds {text}: give numbers such as 0-4 or 0,3,7")
-        found += range(int(first), int(last or first) + 1)
-    return list(dict.fromkeys(found))
-
-
 def _shard(text: str) -> tuple[int, int]:
     """(k, n) of "k/n".
 
@@ -143,17 +136,6 @@ def _shard(text: str) -> tuple[int, int]:
     if not (k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
         raise UserError(f"--shard {text}: give k/n with k from 1 to n, for example 1/2")
     return int(k), int(n)
-
-
-def _duration(seconds: float) -> str:
-    """Seconds in words.
-
-    >>> _duration(42), _duration(90), _duration(7200)
-    ('42 s', '2 min', '2.0 h')
-    """
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
 def report(

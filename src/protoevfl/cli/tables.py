@@ -1,9 +1,10 @@
 """Tables of the command line: records to rows of text, mean and spread over seeds."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from protoevfl.bench.records import mean_std
 
 Record = Mapping[str, Any]
 
@@ -67,18 +68,6 @@ COLUMNS = (
 )
 
 
-def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation (None for one value).
-
-    >>> mean_std([1.0, 2.0, 3.0]), mean_std([4.0])
-    ((2.0, 1.0), (4.0, None))
-    """
-    mean = sum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    return mean, math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
-
-
 def cell(column: Column, records: Iterable[Record]) -> str:
     """`mean +- std` over the records that have the number, or a dash."""
     values = [v for v in map(column.value, records) if v is not None]
@@ -99,7 +88,7 @@ def columns_for(groups: Iterable[Sequence[Record]], titles: Sequence[str] | None
 
 
 def show(title: str, head: str, groups: Mapping[str, Sequence[Record]], columns: Sequence[Column]) -> None:
-    """Prints one row a group on stdout."""
+    """Prints one row per group on stdout."""
     rows = [[name, *(cell(column, records) for column in columns)] for name, records in groups.items()]
     print_table([head, *(column.title for column in columns)], rows, title, text_columns=1)
 
@@ -129,5 +118,5 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
     values = {name: [v for r in records if (v := r["metrics"].get(name)) is not None] for name in names}
     values |= {"bytes": [both_ways(r) for r in records], "rounds": [r["rounds"] for r in records]}
     values |= {"seconds": [r["seconds"] for r in records]}
-    numbers = {name: dict(zip(("mean", "std"), mean_std(some))) for name, some in values.items() if some}
-    return {"seeds": [r["seed"] for r in records], **numbers}
+    known = {name: dict(zip(("mean", "std"), mean_std(numbers))) for name, numbers in values.items() if numbers}
+    return {"seeds": [r["seed"] for r in records], **known}

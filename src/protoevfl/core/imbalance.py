@@ -2,7 +2,7 @@
 
     Gamma = N_largest / N_smallest
     MID   = 1 - H(p) / ln Z                        0: balanced, 1: a single class
-    WCS   = sum_m |l_m| / |L| cos(l_m, L)          1: all parties have the same class shares
+    WCS   = cos(l_m, L)                            1: the party has the class shares of all parties together
 
 counts (Z,) of one party, or (M, Z) with row l_m for party m and L = sum_m l_m. Departs: the MID printed in the
 paper has the wrong sign and factor; this one reproduces its Credit row.
@@ -46,9 +46,3 @@ def wcs(counts: Table) -> Tensor:
     """cos(l_m, L) of each party -> (M,); a party without rows has 0."""
     c = torch.as_tensor(counts, dtype=torch.float64)  # (M, Z)
     return torch.cosine_similarity(c, c.sum(0, keepdim=True), dim=1)
-
-
-def weighted_wcs(counts: Table) -> float:
-    """sum_m |l_m| / |L| cos(l_m, L): the parties' cosines, weighted by their rows; 0 when there are no rows."""
-    c = torch.as_tensor(counts, dtype=torch.float64)
-    return float((wcs(c) * c.sum(1)).sum() / c.sum().clamp_min(1e-300))

@@ -43,6 +43,11 @@ def _mix(x: Tensor) -> Tensor:
     """A bijective 32-bit mixer on a fresh int32 tensor, in place: twice x ^= x >>> shift, x *= factor; x ^= x >>> 16.
 
     int32 arithmetic wraps; >>> is >> with the copies of the sign masked out.
+
+    This is lowbias32 of hash-prospector (C. Wellons, 2018) but for one digit: its second factor is 0x846ca68b. How far
+    the rate at which an input bit flips an output bit lies from 1/2, relative to it, root mean square over the 32 x 32
+    pairs and 2^30 inputs: 0.22 per mille here (1.8 at worst), 0.17 there (1.0). Both are far below what any draw of
+    ours can show, and another factor would change every number recorded so far: it stays.
     """
     s16, m16, f16, s15, m15, f15 = _TENSORS if x.is_cpu else _NUMBERS
     x = x.bitwise_xor_((x >> s16).bitwise_and_(m16)).mul_(f16)
@@ -80,7 +85,7 @@ def _words_int(key: int, purpose: str, when: int) -> tuple[int, int]:
 
 
 def _words(keys: Tensor, purpose: str, counter: Counter) -> Tensor:
-    """Two int32 words a member, (2, G, 1): on the host when it knows everything, else on the keys' device."""
+    """Two int32 words per member, (2, G, 1): on the host when it knows everything, else on the keys' device."""
     if isinstance(counter, int) and keys.device.type == "cpu":
         found = [_words_int(key, purpose, counter & 0x7FFFFFFF) for key in keys.tolist()]
         return torch.tensor(found, dtype=torch.int32).T.unsqueeze(-1)

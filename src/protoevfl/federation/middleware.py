@@ -1,4 +1,4 @@
-"""Wrappers around any engine: count the bytes, keep a transcript, time the exchanges, guard what leaves."""
+"""Wrappers around any engine: count the bytes, keep a transcript, guard what leaves."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,56 +1,45 @@
-"""Small pieces of HTML: everything that comes from records is escaped."""
+"""What a page shows: tables of entries. Templates draw them and escape all that comes from records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import NamedTuple
 
 NOTHING = "–"
 
 
+class Entry(NamedTuple):
+    """One entry of a table."""
+
+    shown: str
+    sort: str = ""  # what the column is sorted by; empty: always last
+    wide: bool = False  # may break into lines
+    paper: str = ""  # the paper's number, below ours
+    change: str = ""  # the difference to it, with its sign
+
+
 @dataclass(frozen=True)
-class Text:
-    """A table's cell: what is shown (already HTML) and what it is sorted by."""
+class Table:
+    """A table that sorts; columns in which every entry is empty are left out."""
 
-    html: str
-    sort: str = ""
-    wide: bool = False
+    name: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Entry]]
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        kept = [n for n in range(len(self.head)) if any(row[n].shown not in ("", NOTHING) for row in self.rows)]
+        object.__setattr__(self, "head", [self.head[n] for n in kept])
+        object.__setattr__(self, "rows", [[row[n] for n in kept] for row in self.rows])
 
 
-def text(value: object, wide: bool = False) -> Text:
+def text(value: object, wide: bool = False) -> Entry:
     shown = "" if value is None else str(value)
-    return Text(escape(shown), shown, wide)
+    return Entry(shown, shown, wide)
 
 
 def number(value: float | None, digits: int) -> str:
     return NOTHING if value is None else f"{value:,.{digits}f}"
 
 
-def figure_text(value: float | None, digits: int = 1) -> Text:
-    return Text(number(value, digits), "" if value is None else repr(float(value)))
-
-
-def table(name: str, head: Sequence[str], rows: Sequence[Sequence[Text]], searchable: bool | None = None) -> str:
-    """A table that sorts; with a filter when it has more than eight rows."""
-    if not rows:
-        return "<p class='soft'>Nothing recorded.</p>"
-    heads = "".join(f'<th scope="col"><button type="button">{escape(h)}</button></th>' for h in head)
-    body = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
-    box = ""
-    if len(rows) > 8 if searchable is None else searchable:
-        box = (
-            f'<div class="filter"><label>Filter <input type="search" data-for="{name}" '
-            f'placeholder="words, all must occur"></label><output data-for="{name}"></output></div>'
-        )
-    return (
-        f'{box}<div class="table"><table class="sortable" id="{name}"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def _cell(cell: Text) -> str:
-    kind = ' class="wide"' if cell.wide else ""
-    return f'<td{kind} data-v="{escape("" if cell.sort == NOTHING else cell.sort)}">{cell.html}</td>'
-
-
-def paragraph(sentence: str, kind: str = "") -> str:
-    return f"<p{f' class={kind!r}' if kind else ''}>{escape(sentence)}</p>"
+def figure_text(value: float | None, digits: int = 1) -> Entry:
+    return Entry(number(value, digits), "" if value is None else repr(float(value)))

@@ -7,13 +7,7 @@ from typing import Any
 from protoevfl.artifacts.run_dir import MANIFEST, Run, open_run
 from protoevfl.core import metrics
 from protoevfl.errors import UserError
-from protoevfl.report.html import figure_text, paragraph, table, text
-
-NO_SPLIT = paragraph(
-    "Own data: nobody knows the classes of the parties' unaligned rows, so there is no imbalance to show. The labelled "
-    "rows of each class stand above.",
-    "soft",
-)
+from protoevfl.report.html import Table, figure_text, text
 
 
 def is_run(path: Path) -> bool:
@@ -28,18 +22,19 @@ def own_record(path: Path) -> dict[str, Any]:
     """
     run = open_run(path)
     owner = run.need_owner()
-    found, manifest = owner.metrics, run.manifest
-    if not found.get("rows"):
+    measured = owner.metrics
+    manifest = run.manifest
+    if not measured.get("rows"):
         raise UserError(f"{path} has no test rows, so there is nothing to report; set some aside in the configuration")
     return {
         "dataset": f"own data ({path.resolve().name})", "method": manifest["method"]["name"], "preset": "default",
         "aligned": len(owner.labels), "parties": len(run.names), "seed": manifest.get("seed", 0), "overrides": {},
         "setting": "zero_shot" if owner.unseen else "normal", "classes": list(owner.unseen or owner.rare),
-        "metrics": _metrics(run), "bytes": found["bytes"], "rounds": found["rounds"], "seconds": found["seconds"],
-        "device": found.get("device"), "history": found.get("history", []), "epsilon": found.get("epsilon"),
+        "metrics": _metrics(run), **{name: measured[name] for name in ("bytes", "rounds", "seconds")},
+        "device": measured.get("device"), "history": measured.get("history", []), "epsilon": measured.get("epsilon"),
         "settings": manifest["method"]["settings"], "privacy": manifest["privacy"], "versions": manifest["versions"],
-        "party_names": list(run.names), "class_names": list(owner.classes), "notes": found.get("notes", []),
-        "test_rows": found["rows"], "class_rows": found.get("class_rows", {}), "created": manifest["created"],
+        "party_names": list(run.names), "class_names": list(owner.classes), "notes": measured.get("notes", []),
+        "test_rows": measured["rows"], "class_rows": measured.get("class_rows", {}), "created": manifest["created"],
     }  # fmt: skip
 
 
@@ -53,28 +48,33 @@ def _metrics(run: Run) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def section(record: Mapping[str, Any]) -> str:
-    """What only a run on own data has: the commonest answer, every subset of parties, labelled rows, what was spent."""
-    found, said = record["metrics"], []
-    if majority := found.get("majority"):
-        said.append(
+def sentences(record: Mapping[str, Any]) -> list[str]:
+    """What only a run on own data has to say: the commonest answer, what was spent, notes of the run."""
+    measured = record["metrics"]
+    lines = [_promise(record), *(f"Note from the run: {note}" for note in record["notes"])]
+    if majority := measured.get("majority"):
+        lines.insert(
+            0,
             f"{record['test_rows']:,} test rows took no part in training. Always answering {majority['class']} is "
-            f"right for {100 * majority['accuracy']:.1f} % of them; the joint model for {100 * found['accuracy']:.1f} "
-            f"% (balanced accuracy {100 * found['balanced_accuracy']:.1f} %)."
+            f"right for {100 * majority['accuracy']:.1f} % of them; the joint model for "
+            f"{100 * measured['accuracy']:.1f} % (balanced accuracy {100 * measured['balanced_accuracy']:.1f} %).",
         )
-    said.append(_promise(record))
-    said += [f"Note from the run: {note}" for note in record["notes"]]
-    parts = ['<h2 id="own">This run</h2>', *map(paragraph, said)]
-    if found["subsets"]:
-        names = dict.fromkeys(name for each in found["subsets"].values() for name in each)
-        rows = [
-            [text(who.replace("+", " + "), True), *(figure_text(_percent(each.get(name))) for name in names)]
-            for who, each in found["subsets"].items()
-        ]
-        parts += ["<h3>Which parties are there when it predicts</h3>"]
-        parts += [table("subsets", ("parties", *(f"{name.replace('_', ' ')} %" for name in names)), rows)]
-    rows = [[text(name), figure_text(float(count), 0)] for name, count in record["class_rows"].items()]
-    return "\n".join([*parts, "<h3>Labelled rows</h3>", table("class-rows", ("class", "rows for training"), rows)])
+    return lines
+
+
+def tables(record: Mapping[str, Any]) -> list[Table]:
+    """Every subset of parties, and the labelled rows of each class."""
+    subsets = record["metrics"]["subsets"]
+    names = dict.fromkeys(name for rates in subsets.values() for name in rates)
+    by_subset = [
+        [text(who.replace("+", " + "), True), *(figure_text(_percent(rates.get(name))) for name in names)]
+        for who, rates in subsets.items()
+    ]
+    head = ("parties", *(f"{name.replace('_', ' ')} %" for name in names))
+    by_class = [[text(name), figure_text(float(count), 0)] for name, count in record["class_rows"].items()]
+    present = Table("subsets", head, by_subset, "Which parties are there when it predicts")
+    labelled = Table("class-rows", ("class", "rows for training"), by_class, "Labelled rows")
+    return [present, labelled] if subsets else [labelled]
 
 
 def _percent(value: float | None) -> float | None:

@@ -1,7 +1,7 @@
 """All experiments, in the order in which the paper has them; ours last."""
 
 from protoevfl.errors import UserError
-from protoevfl.reproduction import ablation, accuracy, close_cases, costs, privacy_tables
+from protoevfl.reproduction import ablation, accuracy, costs, privacy_tables
 from protoevfl.reproduction.spec import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -23,7 +23,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         accuracy.IMBALANCE,
         ablation.GRADIENT_NORM,
         ablation.OUR_PIECES,
-        close_cases.MARGINS,
+        accuracy.MARGINS,
     )
 }
 

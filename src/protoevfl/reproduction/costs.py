@@ -43,7 +43,7 @@ COMMUNICATION = Experiment(
     columns=("aligned",),
     reach=("dataset", "aligned", "method"),
     quantities=(MEGABYTES, ACCURACY, EXCHANGES),
-    figures=("messages",),
+    figures=("overview", "messages"),
     note="200 aligned rows: megabytes of the shortest run within one point of the best accuracy on the "
     "method's curve. 600 and 1000: megabytes of the run in the default length. The paper prints this "
     "figure without numbers.",

@@ -7,17 +7,68 @@ is named at the end and does not stop the others.
 
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from protoevfl.bench import records
-from protoevfl.reproduction.jobs import Job, attempt
-from protoevfl.reproduction.spec import Experiment, Record
+from protoevfl.bench.run import RunConfig
+from protoevfl.errors import UserError
+from protoevfl.reproduction.grid import QUICK
+from protoevfl.reproduction.spec import RUN, Experiment, Record, Runner
 
 Tell = Callable[["Progress"], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A configuration and the seeds of it that are missing, run by the experiment's runner."""
+
+    runner: str  # "module:function"
+    config: RunConfig
+    seeds: tuple[int, ...]
+    priority: int = 0
+    experiment: str = ""
+
+    @property
+    def title(self) -> str:
+        c = self.config
+        parts = [self.experiment, c.dataset, c.method, c.preset if c.preset != "default" else "", f"#{c.aligned}",
+                 c.setting if c.setting != "normal" else "", " ".join(map(str, c.classes)),
+                 f"{c.parties} parties" if c.parties != 4 else "",
+                 *(f"{k}={v}" for k, v in c.overrides.items() if QUICK.get(c.method, {}).get(k) != v)]  # fmt: skip
+        return " ".join(part for part in parts if part)
+
+
+def attempt(job: Job, device: str, engine: str, observer: Any = None) -> tuple[list[dict[str, Any]], str]:
+    """The records of a job, or none and why. Seeds that do not fit into memory together are run one by one."""
+    import torch
+
+    try:
+        try:
+            new = _call(job, job.seeds, device, engine, observer)
+        except torch.OutOfMemoryError:
+            if len(job.seeds) == 1:
+                raise
+            torch.cuda.empty_cache()
+            new = [record for seed in job.seeds for record in _call(job, (seed,), device, engine, observer)]
+        return [{**record, **records.stamp()} for record in new], ""
+    except UserError as error:
+        return [], str(error)
+    except Exception as error:  # a cell that fails must not take the others with it
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return [], f"{type(error).__name__}: {error} ({Path(frame.filename).name} line {frame.lineno})"
+
+
+def _call(job: Job, seeds: tuple[int, ...], device: str, engine: str, observer: Any) -> list[dict[str, Any]]:
+    more = {"observer": observer} if observer is not None and job.runner == RUN else {}
+    module, _, name = job.runner.partition(":")
+    runner: Runner = getattr(import_module(module), name)
+    return runner(job.config, list(seeds), device=device, engine=engine, **more)
 
 
 @dataclass
@@ -63,15 +114,15 @@ def plan(
 ) -> list[Job]:
     """The jobs that are missing, each configuration once, by priority; `shard` (k, n) takes every n-th from k on."""
     there = {records.key(record) for record in done}
-    found: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
     for experiment in experiments:
         for cell in experiment.chosen(quick):
             identity = cell.config.identity()
             name = records.cell_key(identity)
             missing = tuple(s for s in seeds if records.key({**identity, "seed": s}) not in there)
-            if missing and (name not in found or cell.priority < found[name].priority):
-                found[name] = Job(experiment.runner, cell.config, missing, cell.priority, experiment.name)
-    ordered = sorted(found.values(), key=lambda job: job.priority)
+            if missing and (name not in jobs or cell.priority < jobs[name].priority):
+                jobs[name] = Job(experiment.runner, cell.config, missing, cell.priority, experiment.name)
+    ordered = sorted(jobs.values(), key=lambda job: job.priority)
     return ordered[shard[0] - 1 :: shard[1]]
 
 
@@ -102,8 +153,8 @@ def execute(
             yield job
 
     ways = _here if workers == 1 else _processes
-    for job, made, error in ways(following(), device, engine, workers, observer):
-        for record in made:
+    for job, new, error in ways(following(), device, engine, workers, observer):
+        for record in new:
             records.append(path, {**record, "workers": workers})
             timing.learn(job.config.dataset, job.config.method, record.get("seconds") or 0.0)
         if error:

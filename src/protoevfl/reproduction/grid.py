@@ -79,8 +79,8 @@ def small(source: Cell, dataset: str = "digits") -> Cell:
     tags = {**source.tags, "dataset": dataset, "aligned": str(aligned), "quick": "yes"}
     if "length" in tags:
         tags["length"] = str(min(int(tags["length"]), 3))
-    made = replace(config, dataset=dataset, aligned=aligned, pool=pool, overrides=settings, shots=2)
-    return Cell(tags, made, source.priority)
+    shortened = replace(config, dataset=dataset, aligned=aligned, pool=pool, overrides=settings, shots=2)
+    return Cell(tags, shortened, source.priority)
 
 
 def _is_length(key: str) -> bool:
@@ -89,9 +89,9 @@ def _is_length(key: str) -> bool:
 
 def smalls(sources: Iterable[Cell], on: str = "digits", /, **keep: str) -> tuple[Cell, ...]:
     """Quick versions of the cells whose tags are as asked, each place once."""
-    found: dict[tuple[tuple[str, str], ...], Cell] = {}
+    cells: dict[tuple[tuple[str, str], ...], Cell] = {}
     for source in sources:
         if all(source.tags.get(key) == value for key, value in keep.items()):
-            made = small(source, on)
-            found.setdefault(tuple(sorted(made.tags.items())), made)
-    return tuple(found.values())
+            quick = small(source, on)
+            cells.setdefault(tuple(sorted(quick.tags.items())), quick)
+    return tuple(cells.values())

@@ -1,11 +1,10 @@
-"""From records to the numbers of an experiment's cells: one value a seed, mean and standard deviation over seeds."""
+"""From records to the numbers of an experiment's cells: one value per seed, mean and standard deviation over seeds."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from protoevfl.bench.records import cell_key
+from protoevfl.bench.records import cell_key, mean_std
 from protoevfl.reproduction import paper_numbers
 from protoevfl.reproduction.spec import ACCURACY, DIFFERENCE, Cell, Experiment, Quantity, Record, Tags
 
@@ -21,8 +20,8 @@ class Store:
             self.cells[cell_key(record)][int(record.get("seed", 0))] = record
 
     def of(self, cell: Cell) -> list[Record]:
-        found = self.cells.get(cell_key(cell.config.identity()), {})
-        return [found[seed] for seed in sorted(found)]
+        by_seed = self.cells.get(cell_key(cell.config.identity()), {})
+        return [by_seed[seed] for seed in sorted(by_seed)]
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,12 @@ class Sample:
 
     @property
     def mean(self) -> float | None:
-        return sum(self.values) / self.n if self.values else None
+        return mean_std(self.values)[0] if self.values else None
 
     @property
     def std(self) -> float | None:
         """Standard deviation over seeds (n - 1); None for one seed."""
-        if self.mean is None or self.n < 2:
-            return None
-        return math.sqrt(sum((v - self.mean) ** 2 for v in self.values) / (self.n - 1))
+        return mean_std(self.values)[1] if self.values else None
 
     @property
     def difference(self) -> float | None:
@@ -69,14 +66,14 @@ def measure(experiment: Experiment, store: Store, quick: bool = False) -> list[M
     pairs = [(cell, store.of(cell)) for cell in experiment.chosen(quick)]
     if experiment.reach:
         pairs = reach(pairs, experiment.reach)
-    found = [_measured(experiment, cell.tags, [(r, cell.tags) for r in records]) for cell, records in pairs]
+    measured = [_measured(experiment, cell.tags, [(r, cell.tags) for r in records]) for cell, records in pairs]
     if experiment.against:
-        found = compared(experiment, pairs, found)
-    return pooled(experiment, found) if experiment.pool else found
+        measured = compared(experiment, pairs, measured)
+    return pooled(experiment, measured) if experiment.pool else measured
 
 
 def compared(
-    experiment: Experiment, pairs: Sequence[tuple[Cell, list[Record]]], found: Sequence[Measured]
+    experiment: Experiment, pairs: Sequence[tuple[Cell, list[Record]]], measured: Sequence[Measured]
 ) -> list[Measured]:
     """The cells with the difference of the first quantity to the row `against` of their group, seed by seed."""
     value, places = experiment.quantities[0].value, (*experiment.rows[:-1], *experiment.columns)
@@ -87,12 +84,12 @@ def compared(
         by_seed.append((place, numbers))
         if cell.tags[experiment.rows[-1]] == experiment.against:
             base[place] = numbers
-    made = []
-    for item, (place, numbers) in zip(found, by_seed, strict=True):
+    with_gaps = []
+    for item, (place, numbers) in zip(measured, by_seed, strict=True):
         other = base.get(place, {}) if item.tags[experiment.rows[-1]] != experiment.against else {}
         gaps = tuple(numbers[seed] - other[seed] for seed in sorted(numbers) if seed in other)
-        made.append(Measured(item.tags, {**item.samples, DIFFERENCE.name: Sample(gaps)}))
-    return made
+        with_gaps.append(Measured(item.tags, {**item.samples, DIFFERENCE.name: Sample(gaps)}))
+    return with_gaps
 
 
 def reach(pairs: Sequence[tuple[Cell, list[Record]]], names: Sequence[str]) -> list[tuple[Cell, list[Record]]]:
@@ -116,12 +113,12 @@ def _shortest(points: Sequence[tuple[Cell, list[Record]]]) -> tuple[Cell, list[R
     return cell, records
 
 
-def pooled(experiment: Experiment, found: Sequence[Measured]) -> list[Measured]:
+def pooled(experiment: Experiment, measured: Sequence[Measured]) -> list[Measured]:
     """Averages the `pool` tags away, over what every row has that has anything: values are the means of the cells."""
     places = (*experiment.rows, *experiment.columns)
     groups: dict[tuple[str, ...], list[Measured]] = defaultdict(list)
     there: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
-    for item in found:
+    for item in measured:
         place = tuple(item.tags.get(name, "") for name in places)
         groups[place].append(item)
         if any(sample.n for sample in item.samples.values()):

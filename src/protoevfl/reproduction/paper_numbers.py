@@ -28,9 +28,6 @@ NUMBERS = ("accuracy", "std", "hours", "mean_rounds_over_four_datasets", "attack
 NOTES = ("sent_to_passive", "classes in table")  # columns that neither name nor fill a cell
 ALIASES = {"ss_vfl_i": "ss_vfl", "ss_vfl_c": "ss_vfl", "proto_evfl paper": "proto_evfl", "proto_evfl one_way": "",
            "proto_evfl paper_adam": "proto_evfl", "proto_evfl undefended": "proto_evfl"}  # fmt: skip
-MODELNET_CLASSES = (
-    "bathtub", "bed", "chair", "desk", "dresser", "monitor", "night_stand", "sofa", "table", "toilet",
-)  # fmt: skip
 
 
 @cache

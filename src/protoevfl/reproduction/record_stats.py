@@ -11,8 +11,8 @@ from protoevfl.reproduction.spec import Record, Tags, dig
 
 def curve(record: Record, name: str) -> list[float]:
     """The values a run reported under `name`, in order."""
-    found = [entry.get(name) for entry in record.get("history") or []]
-    return [float(value) for value in found if isinstance(value, int | float) and math.isfinite(value)]
+    values = [entry.get(name) for entry in record.get("history") or []]
+    return [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float | None:
@@ -29,11 +29,11 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 def mean_squares(gradients: Sequence[float]) -> list[float]:
     """1/T sum_{t<=T} g_t^2 for T = 1, 2, ..."""
-    total, found = 0.0, []
+    total, means = 0.0, []
     for count, g in enumerate(gradients, start=1):
         total += g * g
-        found.append(total / count)
-    return found
+        means.append(total / count)
+    return means
 
 
 def exponent(record: Record, tags: Tags) -> float | None:
@@ -55,8 +55,8 @@ def last_loss(record: Record, tags: Tags) -> float | None:
 
 def pseudo_labels(record: Record, tags: Tags) -> float | None:
     """How often the parties name their own pool rows right, in percent, mean over parties."""
-    found = dig(record, "metrics.pseudo_label_accuracy")
-    values = [v for v in found.values() if v is not None] if isinstance(found, dict) else []
+    by_party = dig(record, "metrics.pseudo_label_accuracy")
+    values = [v for v in by_party.values() if v is not None] if isinstance(by_party, dict) else []
     return 100 * sum(values) / len(values) if values else None
 
 

@@ -60,7 +60,7 @@ class Experiment:
     reach: tuple[str, ...] = ()  # tags of curves: the shortest cell within a point of its curve's best stands for it
     pool: tuple[str, ...] = ()  # tags averaged away
     against: str = ""  # last row tag of the cell the others of its rows are compared with, seed by seed
-    figures: tuple[str, ...] = ()  # names in protoevfl.report.figures
+    figures: tuple[str, ...] = ("overview",)  # names in pages/figures.py; the first leads
     note: str = ""
 
     def chosen(self, quick: bool) -> tuple[Cell, ...]:
@@ -73,15 +73,15 @@ def dig(record: Record, path: str) -> Any:
     >>> dig({"metrics": {"accuracy": 0.5}}, "metrics.accuracy"), dig({}, "metrics.accuracy")
     (0.5, None)
     """
-    found: Any = record
+    value: Any = record
     for part in path.split("."):
-        if isinstance(found, Mapping):
-            found = found.get(part)
-        elif isinstance(found, Sequence) and not isinstance(found, str) and part.isdigit() and int(part) < len(found):
-            found = found[int(part)]
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, Sequence) and not isinstance(value, str) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
         else:
             return None
-    return found
+    return value
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class Field:
     scale: float = 1.0
 
     def __call__(self, record: Record, tags: Tags) -> float | None:
-        found = [dig(record, path.format(**tags)) for path in self.paths]
-        if any(not isinstance(value, int | float) for value in found):
+        values = [dig(record, path.format(**tags)) for path in self.paths]
+        if any(not isinstance(value, int | float) for value in values):
             return None
-        return self.scale * float(sum(found))
+        return self.scale * float(sum(values))
 
 
 def rate(path: str) -> Field:

@@ -9,7 +9,7 @@ from protoevfl.rows.splits import split_dataset
 
 
 def run(config: RunConfig, seeds: Sequence[int], *, device: str = "cpu", engine: str = "") -> list[dict[str, Any]]:
-    """One record a seed with the split alone."""
+    """One record per seed with the split alone."""
     dataset = sources.load(config.dataset)
     splits = [split_dataset(dataset, config.split_spec(), seed) for seed in seeds]
     return [

@@ -1,12 +1,15 @@
-"""Tables from measured cells: Markdown (mean +- std, seeds, the paper's number, the difference) and CSV.
+"""Tables from measured cells: Markdown (ours, its spread, the paper's number) and CSV (everything).
+
+accuracy (%): ours ± standard deviation over 5 seeds (paper)
 
 | method | 200 | 600 |
 |---|---|---|
-| proto_evfl | 86.7 ± 0.5 (5); paper 81.6, +5.1 | ...
+| proto_evfl | 87.3 ± 2.2 (81.6) | ...
 """
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +19,6 @@ from protoevfl.reproduction.spec import Experiment, Quantity
 
 CSV_NUMBERS = ("mean", "std", "seeds", "paper", "paper_std", "difference")
 Place = tuple[str, ...]  # values of the tags that name a row or a column
-QUICK_WARNING = "**Quick run: few rows and moments of training. It shows that everything works, it measures nothing.**"
 
 
 @dataclass(frozen=True)
@@ -28,28 +30,40 @@ class Grid:
     texts: tuple[tuple[str, ...], ...]
 
 
-def cell_text(sample: Sample, quantity: Quantity) -> str:
-    """ours ± std (n); paper p, difference."""
+def cell_text(sample: Sample, quantity: Quantity, usual: int) -> str:
+    """ours ± std (paper), with the number of seeds where it is not the table's usual one."""
+    if not sample.n:
+        return "" if sample.printed is None else f"({number(sample.printed, quantity.digits)})"
     text = number(sample.mean, quantity.digits)
-    if sample.mean is not None:
-        spread = f" ± {sample.std:,.{quantity.digits}f}" if sample.std is not None else ""
-        text += f"{spread} ({sample.n})"
-    if sample.printed is not None:
-        text += f"; paper {number(sample.printed, quantity.digits)}"
-        if sample.difference is not None:
-            text += f", {sample.difference:+,.{quantity.digits}f}"
-    return text
+    if sample.std is not None:
+        text += f" ± {number(sample.std, quantity.digits)}"
+    if sample.n != usual:
+        text += f", {sample.n} seed{'s' * (sample.n > 1)}"
+    return text if sample.printed is None else f"{text} ({number(sample.printed, quantity.digits)})"
 
 
 def grids(experiment: Experiment, measured: Sequence[Measured]) -> list[Grid]:
-    """One grid a quantity that has numbers; without column tags the quantities are the columns of one grid."""
-    if not measured:
-        return []
-    if not experiment.columns:
-        return [_by_quantity(experiment, measured)]
+    """One grid per quantity that has numbers; without column tags the quantities are the columns of one grid."""
     first, *others = experiment.quantities
-    wanted = [first, *(q for q in others if any(item.samples[q.name].n for item in measured))]
-    return [_by_columns(experiment, measured, q) for q in wanted]
+    kept = [first, *(q for q in others if any(item.samples[q.name].n for item in measured))]
+    if experiment.columns:
+        return [_by_columns(experiment, measured, q) for q in kept] if measured else []
+    usual, title = _title(experiment, measured, kept)
+    rows = [
+        (*_place(item, experiment.rows), *(cell_text(item.samples[q.name], q, usual) for q in kept))
+        for item in measured
+    ]
+    return [Grid(title, (*experiment.rows, *map(label, kept)), tuple(rows))] if measured else []
+
+
+def _title(experiment: Experiment, measured: Sequence[Measured], quantities: Sequence[Quantity]) -> tuple[int, str]:
+    """The usual number of values (one per seed, or per cell averaged over), and what an entry of the table is."""
+    samples = [item.samples[q.name] for item in measured for q in quantities]
+    (usual, _), *_ = Counter(sample.n for sample in samples if sample.n).most_common(1) or [(0, 0)]
+    values = f"values of {', '.join(experiment.pool)}" if experiment.pool else "seeds"
+    title = f"ours ± standard deviation over {usual} {values}" if usual > 1 else "ours"
+    paper = any(sample.printed is not None for sample in samples)
+    return usual, title + " (paper)" * paper
 
 
 def pivot(
@@ -74,36 +88,19 @@ def _place(item: Measured, names: Sequence[str]) -> Place:
 
 def _by_columns(experiment: Experiment, measured: Sequence[Measured], quantity: Quantity) -> Grid:
     columns, rows = pivot(experiment, measured)
-    texts = tuple(
-        (*row, *("" if item is None else cell_text(item.samples[quantity.name], quantity) for item in cells))
-        for row, cells in rows.items()
-    )
-    return Grid(label(quantity), (*experiment.rows, *(" ".join(column) for column in columns)), texts)
-
-
-def _by_quantity(experiment: Experiment, measured: Sequence[Measured]) -> Grid:
-    texts = tuple(
-        (
-            *(item.tags.get(name, "") for name in experiment.rows),
-            *(cell_text(item.samples[q.name], q) for q in experiment.quantities),
-        )
-        for item in measured
-    )
-    return Grid(experiment.title, (*experiment.rows, *map(label, experiment.quantities)), texts)
+    usual, title = _title(experiment, measured, [quantity])
+    texts = [
+        ["" if item is None else cell_text(item.samples[quantity.name], quantity, usual) for item in cells]
+        for cells in rows.values()
+    ]
+    kept = [n for n in range(len(columns)) if any(line[n] for line in texts)]
+    lines = [(*row, *(line[n] for n in kept)) for row, line in zip(rows, texts, strict=True) if any(line)]
+    head = (*experiment.rows, *(" ".join(columns[n]) for n in kept))
+    return Grid(f"{label(quantity)}: {title}", head, tuple(lines))
 
 
 def label(quantity: Quantity) -> str:
     return f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
-
-
-def markdown(experiment: Experiment, measured: Sequence[Measured], quick: bool = False) -> str:
-    """The experiment's page."""
-    parts = [f"## {experiment.title}", f"{experiment.place}. `protoevfl reproduce {experiment.name}`"]
-    if quick:
-        parts.append(QUICK_WARNING)
-    for grid in grids(experiment, measured):
-        parts += [f"### {grid.title}", markdown_table(grid)]
-    return "\n\n".join([*parts, experiment.note]).rstrip() + "\n"
 
 
 def markdown_table(grid: Grid) -> str:
@@ -111,23 +108,16 @@ def markdown_table(grid: Grid) -> str:
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in grid.texts])
 
 
-def tidy(experiment: Experiment, measured: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
-    """Header and lines with one line a cell and quantity that has a number of ours or of the paper's."""
+def comma_separated(experiment: Experiment, measured: Sequence[Measured]) -> str:
+    """CSV with one line per cell and quantity that has a number of ours or of the paper's."""
     names = (*experiment.rows, *experiment.columns)
-    lines = []
+    out = io.StringIO()
+    write = csv.writer(out, lineterminator="\n").writerow
+    write([*names, "quantity", *CSV_NUMBERS])
     for item in measured:
         for q in experiment.quantities:
             s = item.samples[q.name]
             if s.n or s.printed is not None:
-                figures = (s.mean, s.std, s.n, s.printed, s.printed_std, s.difference)
-                texts = ["" if f is None else f"{f:.6g}" for f in figures]
-                lines.append([*(item.tags.get(n, "") for n in names), label(q), *texts])
-    return [*names, "quantity", *CSV_NUMBERS], lines
-
-
-def comma_separated(experiment: Experiment, measured: Sequence[Measured]) -> str:
-    """The tidy lines as CSV."""
-    head, lines = tidy(experiment, measured)
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([head, *lines])
+                numbers = (s.mean, s.std, s.n, s.printed, s.printed_std, s.difference)
+                write([*_place(item, names), label(q), *("" if x is None else f"{x:.6g}" for x in numbers)])
     return out.getvalue()

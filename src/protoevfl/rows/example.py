@@ -54,12 +54,6 @@ def write_example(out_dir: Path | str, source: Path | str = "synthetic", rows: i
     return path
 
 
-def write_credit_example(credit_csv: Path | str | None, out_dir: Path | str, rows: int = 6000) -> Path:
-    """The example from Credit where its file is at hand, else from the made-up table."""
-    found = credit_csv is not None and Path(credit_csv).is_file()
-    return write_example(out_dir, credit_csv if found and credit_csv else "synthetic", rows)
-
-
 def _credit(path: Path, rows: int) -> Any:
     if _CREDIT_LABEL not in scan(path).names:
         raise UserError(f"{path.name} is not the Credit table: it has no column '{_CREDIT_LABEL}'")

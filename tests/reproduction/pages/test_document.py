@@ -3,39 +3,59 @@ from pathlib import Path
 
 import pytest
 
-from protoevfl.bench import records
 from protoevfl.errors import UserError
 from protoevfl.reproduction.catalogue import EXPERIMENTS
-from protoevfl.reproduction.pages.document import BLOCK, fill
+from protoevfl.reproduction.pages.document import BLOCK, Filling, pages_of
 from tests.reproduction import fake
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results.md"
 
 
 def test_blocks_are_filled_and_the_rest_stays(tmp_path: Path) -> None:
-    page, file = tmp_path / "page.md", tmp_path / "records.jsonl"
-    page.write_text("before\n<!-- begin selection:accuracy -->\nold\n<!-- end -->\nafter <!-- end -->\n")
-    for record in fake.records(EXPERIMENTS["selection"].cells):
-        records.append(file, record)
-    assert fill(page, file) == 1
+    page, filling = tmp_path / "page.md", Filling(fake.records(EXPERIMENTS["selection"].cells))
+    page.write_text("before\n<!-- begin selection -->\nold\n<!-- end -->\nafter <!-- end -->\n")
+    filling.page(page)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after <!-- end -->\n")
     assert "old" not in text
-    assert re.search(r"\| pdtc \| \d\d\.\d ± \d\.\d \(2\); paper 81\.6, [+-]\d", text)
+    assert re.search(r"\| pdtc \| \d\d\.\d ± \d\.\d \(81\.6\) \|", text)
     assert "balanced" not in text
-    assert fill(page, file) == 1  # a second time gives the same
+    assert {p.relative_to(tmp_path).as_posix() for p in filling.written} == {
+        "page.md", "tables/selection.csv", "figures/selection-overview.svg",
+    }  # fmt: skip
+    assert "balanced" in (tmp_path / "tables" / "selection.csv").read_text()
+    filling.page(page)  # a second time gives the same
     assert page.read_text() == text
 
 
+def test_one_quantity_and_one_figure_can_be_asked_for(tmp_path: Path) -> None:
+    filling = Filling(fake.records(EXPERIMENTS["communication"].cells))
+    assert filling.block("communication:accuracy", tmp_path).startswith("*Accuracy (%)")
+    assert filling.block("communication/messages", tmp_path).endswith("(figures/communication-messages.svg)")
+    assert [path.name for path in filling.written] == ["communication-messages.svg"]
+
+
+def test_further_seeds_decide_close_cases_and_change_no_other_table(tmp_path: Path) -> None:
+    names = ("margins", "accuracy_tables")
+    cells = [cell for name in names for cell in EXPERIMENTS[name].cells if cell.config.dataset == "adult"]
+    five, seven = (Filling(fake.records(cells, range(seeds))) for seeds in (5, 7))
+    assert five.block("accuracy_tables", tmp_path) == seven.block("accuracy_tables", tmp_path)
+    assert "over 5 seeds" in five.block("margins", tmp_path)
+    assert "over 7 seeds" in seven.block("margins", tmp_path)
+
+
 def test_unknown_block_is_named(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text("<!-- begin nothing -->\n<!-- end -->\n")
     with pytest.raises(UserError, match="no block 'nothing'"):
-        fill(tmp_path / "page.md", tmp_path / "records.jsonl")
+        Filling([]).block("nothing", tmp_path)
 
 
-def test_results_page_has_every_experiment() -> None:
-    text = RESULTS.read_text(encoding="utf-8")
-    names = {match["name"].partition(":")[0] for match in BLOCK.finditer(text)}
+def test_results_pages_have_every_experiment_and_are_short() -> None:
+    texts = [page.read_text(encoding="utf-8") for page in pages_of(RESULTS)]
+    names = {re.split("[:/]", match["name"])[0] for text in texts for match in BLOCK.finditer(text)}
     assert names == {"claims", "runs", *EXPERIMENTS}
-    assert all(f"reproduce {name}" in text or f"`{name}`" in text for name in EXPERIMENTS)
+    assert all(f"reproduce {name}" in "".join(texts) for name in EXPERIMENTS)
+    assert max(text.count("\n") for text in texts) <= 250
+    assert texts[0].index("begin claims") < texts[0].index("begin runs")  # provenance last
+    figures = RESULTS.with_suffix("") / "figures"
+    assert sum(path.stat().st_size for path in figures.iterdir()) < 1.5e6

@@ -5,6 +5,8 @@ import pytest
 
 from protoevfl.bench import records as files
 from protoevfl.bench.run import RunConfig
+from protoevfl.cli.main import main
+from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.errors import UserError
 from protoevfl.reproduction.pages.page import build, load
 from tests.reproduction import fake
@@ -23,6 +25,7 @@ def test_page_escapes_what_comes_from_records() -> None:
     record = {**fake.record(RunConfig(), 0), "method": "<script>alert(1)</script>", "commit": "</pre><b>"}
     html = build([record], "<i>")
     assert "<script>alert" not in html
+    assert "&lt;script&gt;alert" in html
     assert "</pre><b>" not in html
     assert "<title>&lt;i&gt;</title>" in html
 
@@ -39,15 +42,22 @@ def test_ids_are_unique_and_links_meet_them(page: Path) -> None:
 
 def test_page_says_what_the_issue_asks_for(page: Path) -> None:
     html = page.read_text(encoding="utf-8")
-    for needed in (
-        "All results",
-        "The split and its imbalance",
-        "Bytes by message type",
-        "Every setting",
-        "@media print",
-    ):
+    for needed in ("Bytes by message type", "Every setting", "@media print"):
         assert needed in html
     assert "runs of" in html  # the summary in words
+
+
+def test_it_opens_with_what_was_found_and_ends_with_where_it_comes_from(page: Path) -> None:
+    """Figures, claims, one table per experiment; the long tables are folded; provenance is last."""
+    html = page.read_text(encoding="utf-8")
+    order = ["<figure>", 'id="claims"', 'id="accuracy_tables"', "<details><summary>All results", 'id="provenance"']
+    places = [html.index(mark) for mark in order]
+    assert places == sorted(places)
+    assert html.index("<table") > html.index("<figure>")
+    folded = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
+    assert 'id="results"' not in folded
+    assert 'id="accuracy_tables-AUC"' not in folded
+    assert 'id="accuracy_tables-accuracy"' in folded
 
 
 def test_records_of_no_experiment_have_a_page_too() -> None:
@@ -67,7 +77,22 @@ def test_load_reads_files_and_folders_and_says_what_is_wrong(tmp_path: Path) -> 
     file = tmp_path / "records.jsonl"
     with pytest.raises(UserError, match="there is no"):
         load(file)
-    with pytest.raises(UserError, match="holds no records"):
+    with pytest.raises(UserError, match="holds no records and is no run directory; name a run directory"):
         load(tmp_path)
     files.append(file, fake.record(RunConfig(), 0))
     assert len(load(file)) == len(load(tmp_path)) == 1
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The audit log of a deployment and the log of a search are JSON lines, too."""
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.add("request", run="job", peer="bank", type="Embed", bytes=10, round=1)
+    files.append(tmp_path / "tune.jsonl", {"method": "vanilla", "seeds": [0], "trials": []})
+    for source in (tmp_path, tmp_path / "audit.jsonl", tmp_path / "tune.jsonl"):
+        assert main(["report", str(source)]) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert "holds no records and is no run directory" in line
+        assert "name a run directory (of `protoevfl train`) or a records file" in line
+    assert not (tmp_path / "report.html").exists()
+    files.append(tmp_path / "z.jsonl", fake.record(RunConfig(), 0))  # known by what it holds, not by its name
+    assert len(load(tmp_path)) == 1

@@ -157,11 +157,6 @@ class Session:
         """What happened at each site when the job was sent there."""
         return [str(line) for line in self._do(self._session.get_job_meta, job).get("job_deploy_detail") or []]
 
-    def connected(self) -> list[str]:
-        """Names of the sites that the hub knows."""
-        info = self._do(self._session.get_system_info)
-        return sorted(str(client.name) for client in info.client_info)
-
     def seen(self) -> dict[str, float]:
         """When the hub last heard of each site (seconds since 1970)."""
         info = self._do(self._session.get_system_info)

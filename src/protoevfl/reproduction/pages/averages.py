@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protoevfl.bench.records import mean_std
 from protoevfl.reproduction.spec import Cell, Record, dig
 
 Pairs = Sequence[tuple[Cell, Sequence[Record]]]
@@ -14,8 +15,8 @@ Array = NDArray[np.float64]
 
 def stacked(records: Sequence[Record], path: str) -> Array | None:
     """(seeds, ...) of the value at a path; records without it, or of another shape, are left out; None: NaN."""
-    found: list[Any] = [value for value in (dig(record, path) for record in records) if value is not None]
-    arrays = [np.asarray(value, dtype=float) for value in found if _is_numeric(value)]
+    values: list[Any] = [value for value in (dig(record, path) for record in records) if value is not None]
+    arrays = [np.asarray(value, dtype=float) for value in values if _is_numeric(value)]
     arrays = [a for a in arrays if a.shape == arrays[0].shape and a.size]
     return np.stack(arrays) if arrays else None
 
@@ -37,20 +38,20 @@ def mean(records: Sequence[Record], path: str) -> Array | None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a class no seed has: NaN
-        found: Array = np.nanmean(values, axis=0)
-    return found
+        average: Array = np.nanmean(values, axis=0)
+    return average
 
 
 def spread(records: Sequence[Record], path: str) -> float:
     """Standard deviation over seeds of a number; 0 for a single seed."""
     values = stacked(records, path)
-    return float(values.std(ddof=1)) if values is not None and len(values) > 1 else 0.0
+    return (mean_std(values.tolist())[1] or 0.0) if values is not None else 0.0
 
 
 def groups(pairs: Pairs, *names: str) -> dict[tuple[str, ...], list[tuple[Cell, Sequence[Record]]]]:
     """Cells that have records, by their tags."""
-    found: dict[tuple[str, ...], list[tuple[Cell, Sequence[Record]]]] = {}
+    by_tags: dict[tuple[str, ...], list[tuple[Cell, Sequence[Record]]]] = {}
     for cell, records in pairs:
         if records:
-            found.setdefault(tuple(cell.tags.get(name, "") for name in names), []).append((cell, records))
-    return found
+            by_tags.setdefault(tuple(cell.tags.get(name, "") for name in names), []).append((cell, records))
+    return by_tags

@@ -29,15 +29,15 @@ def _fewest(pairs: Pairs) -> list[tuple[Cell, Sequence[Record]]]:
 
 
 def recall(pairs: Pairs) -> list[Picture]:
-    """Recall of each class, one panel a data set and setting; rare and unseen classes on a shaded ground."""
-    found = groups(_fewest(pairs), "dataset", "setting", "classes")
-    found = dict(list(found.items())[:8])
-    if not found:
+    """Recall of each class, one panel per data set and setting; rare and unseen classes on a shaded ground."""
+    by_setting = groups(_fewest(pairs), "dataset", "setting", "classes")
+    by_setting = dict(list(by_setting.items())[:8])
+    if not by_setting:
         return []
-    figure, axes = panels(len(found), width=5.4, height=3.6)
+    figure, axes = panels(len(by_setting), width=5.4, height=3.6)
     lines: dict[str, Any] = {}  # the first of each method, for one legend
     places: dict[str, int] = {}
-    for ax, ((dataset, setting, _), cells) in zip(axes, found.items(), strict=True):
+    for ax, ((dataset, setting, _), cells) in zip(axes, by_setting.items(), strict=True):
         for cell, records in cells:
             values = mean(records, "metrics.per_class_recall")
             if values is None:
@@ -69,7 +69,7 @@ def _heat(ax: Any, values: Array, x: Sequence[str], y: Sequence[str], top: float
 
 
 def _heatmaps(pairs: Pairs, path: str, slug: str, caption: str) -> list[Picture]:
-    """One panel a cell of Proto-EVFL for a table (rows, Z) in the metrics."""
+    """One panel per cell of Proto-EVFL for a table (rows, Z) in the metrics."""
     shown = [(c, r[0], m) for c, r in _main(pairs) if (m := mean(r, path)) is not None and m.ndim == 2][:6]
     if not shown:
         return []
@@ -119,8 +119,8 @@ def priors(pairs: Pairs) -> list[Picture]:
 
 def _priors(record: Record) -> tuple[Array, Array] | None:
     """True and estimated rates, both (M, Z)."""
-    found = dig(record, "metrics.priors")
-    estimated = found.get("estimated") if isinstance(found, dict) else found
+    priors = dig(record, "metrics.priors")
+    estimated = priors.get("estimated") if isinstance(priors, dict) else priors
     counts = dig(record, "split.pool_counts")
     if estimated is None or counts is None:
         return None
@@ -130,14 +130,14 @@ def _priors(record: Record) -> tuple[Array, Array] | None:
 
 def pools(pairs: Pairs) -> list[Picture]:
     """Rows of each class in each party's pool, first seed."""
-    found: dict[str, Record] = {}
+    by_dataset: dict[str, Record] = {}
     for cell, records in pairs:
         if records and dig(records[0], "split.pool_counts"):
-            found.setdefault(cell.config.dataset, records[0])
-    if not found:
+            by_dataset.setdefault(cell.config.dataset, records[0])
+    if not by_dataset:
         return []
-    figure, axes = panels(len(found), width=5.0, height=3.2)
-    for ax, (dataset, record) in zip(axes, found.items(), strict=True):
+    figure, axes = panels(len(by_dataset), width=5.0, height=3.2)
+    for ax, (dataset, record) in zip(axes, by_dataset.items(), strict=True):
         counts = np.asarray(record["split"]["pool_counts"], dtype=float)  # (M, Z)
         left = np.zeros(len(counts))
         names = class_names(dataset, counts.shape[1], record)

@@ -22,8 +22,8 @@ def accuracy_rounds(pairs: Pairs) -> list[Picture]:
 
 def _cost(records: Sequence[Record], kind: str) -> float | None:
     if kind == "rounds":
-        found = mean(records, "rounds")
-        return None if found is None else float(found)
+        exchanges = mean(records, "rounds")
+        return None if exchanges is None else float(exchanges)
     totals = [t for t in map(record_stats.total_bytes, records) if t is not None]
     return sum(totals) / len(totals) / 1e6 if totals else None
 
@@ -46,11 +46,9 @@ def _accuracy(pairs: Pairs, kind: str, axis: str, title: str) -> list[Picture]:
                 ax.errorbar(xs, ys, yerr=errors, color=colour(method, position), marker=marker(position), ms=4,
                             lw=1.3, capsize=2, label=method)  # fmt: skip
         _finish(ax, dataset, axis, "test accuracy (%)", log_x=True)
-    return [Picture(kind_slug(kind), f"{title}; every point is a run of its own length, bars: std over seeds", figure)]
-
-
-def kind_slug(kind: str) -> str:
-    return f"accuracy-{kind}"
+    return [
+        Picture(f"accuracy-{kind}", f"{title}; every point is a run of its own length, bars: std over seeds", figure)
+    ]
 
 
 def _finish(ax: Any, title: str, x: str, y: str, log_x: bool = False, log_y: bool = False) -> None:

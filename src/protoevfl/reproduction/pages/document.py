@@ -1,64 +1,105 @@
-"""Fills the marked blocks of a Markdown page from records, so that no number in it is typed by hand.
+"""Fills the marked blocks of Markdown pages from records, so that no number in them is typed by hand.
 
-<!-- begin claims -->        the paper's claims with their verdicts
-<!-- begin ablation -->      the tables of an experiment; "ablation:accuracy" is one of its quantities alone
-<!-- begin runs -->          how many records, seeds, machines and commits stand behind the page
+<!-- begin claims -->               the paper's claims with their verdicts
+<!-- begin ablation -->             an experiment: its first figure, one table, the link to all its numbers as CSV
+<!-- begin ablation:balanced -->    the table of one of its further quantities alone
+<!-- begin accuracy_images/gate --> one of its further figures alone
+<!-- begin runs -->                 how many records, seeds, machines and commits stand behind the page
 <!-- end -->
+
+Figures and CSV files are written into the folders figures/ and tables/ beside the page.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from protoevfl.bench import records
 from protoevfl.errors import UserError
-from protoevfl.reproduction import claims
+from protoevfl.reproduction import claims, tables
+from protoevfl.reproduction.accuracy import MARGINS
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.measure import Store, measure
-from protoevfl.reproduction.spec import Record
-from protoevfl.reproduction.tables import grids, markdown_table
+from protoevfl.reproduction.pages import figures, pictures, summary
+from protoevfl.reproduction.spec import Experiment, Record
 
-BLOCK = re.compile(r"(<!-- begin (?P<name>[\w :-]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def fill(page: Path, file: Path) -> int:
-    """Rewrites the blocks of a page; returns how many there are."""
-    text = page.read_text(encoding="utf-8")
-    found = records.read(file)
-    store = Store(found)
-    made, count = BLOCK.subn(lambda m: f"{m[1]}\n{block(m['name'], store, found)}\n\n{m[3]}", text)
-    page.write_text(made, encoding="utf-8")
-    return count
+BLOCK = re.compile(r"(<!-- begin (?P<name>[\w /:-]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+SEEDS = 5  # of every table but that of the close cases, so that tables can be compared
 
 
-def block(name: str, store: Store, found: Sequence[Record]) -> str:
-    if name == "claims":
-        return claims.markdown(claims.verdicts(store))
-    if name == "runs":
-        return runs(found)
-    experiment, _, quantity = name.partition(":")
-    if experiment not in EXPERIMENTS:
-        raise UserError(f"no block '{name}'; there are claims, runs, {', '.join(EXPERIMENTS)}")
-    item = EXPERIMENTS[experiment]
-    shown = [g for g in grids(item, measure(item, store)) if not quantity or g.title.startswith(quantity)]
-    parts = [f"**{g.title}**\n\n{markdown_table(g)}" if len(shown) > 1 else markdown_table(g) for g in shown]
-    return "\n\n".join(parts) or "Not measured yet."
+@dataclass
+class Filling:
+    """What fills blocks, and what it has written and drawn."""
+
+    records: Sequence[Record]
+    quick: bool = False
+    png: bool = False
+    written: list[Path] = field(default_factory=list)
+    drawn: dict[str, list[pictures.Picture]] = field(default_factory=dict)
+
+    def page(self, page: Path, step: Callable[[int, int], None] | None = None) -> None:
+        """Rewrites the blocks of a page; `step` gets how many are filled, of how many."""
+        text = page.read_text(encoding="utf-8")
+        total, done = len(BLOCK.findall(text)), 0
+
+        def block(match: re.Match[str]) -> str:
+            nonlocal done
+            content = self.block(match["name"], page.parent)
+            done += 1
+            if step is not None:
+                step(done, total)
+            return f"{match[1]}\n{content}\n\n{match[3]}"
+
+        page.write_text(BLOCK.sub(block, text), encoding="utf-8")
+        self.written.append(page)
+
+    def block(self, name: str, folder: Path) -> str:
+        if name == "claims":
+            return claims.markdown(claims.verdicts(self._store(), self.quick))
+        if name == "runs":
+            return "\n".join(f"- {line}" for line in summary.provenance(self.records))
+        place, _, figure = name.partition("/")
+        experiment, _, quantity = place.partition(":")
+        if experiment not in EXPERIMENTS:
+            raise UserError(f"no block '{name}'; there are claims, runs, {', '.join(EXPERIMENTS)}")
+        item = EXPERIMENTS[experiment]
+        return self._figure(item, figure, folder) if figure else self._experiment(item, quantity, folder)
+
+    def _store(self, item: Experiment | None = None) -> Store:
+        if item is MARGINS:
+            return Store(self.records)
+        return Store(record for record in self.records if int(record.get("seed", 0)) < SEEDS)
+
+    def _experiment(self, item: Experiment, quantity: str, folder: Path) -> str:
+        measured = measure(item, self._store(item), self.quick)
+        grids = [g for g in tables.grids(item, measured) if g.title.startswith(quantity)]
+        if not grids:
+            return "Not measured yet."
+        table = f"{_sentence(grids[0].title)}\n\n{tables.markdown_table(grids[0])}"
+        if quantity:
+            return table
+        numbers = folder / "tables" / f"{item.name}.csv"
+        numbers.parent.mkdir(parents=True, exist_ok=True)
+        numbers.write_text(tables.comma_separated(item, measured), encoding="utf-8")
+        self.written.append(numbers)
+        link = f"[All its numbers as CSV](tables/{item.name}.csv)"
+        return "\n\n".join([self._figure(item, item.figures[0], folder), table, link])
+
+    def _figure(self, item: Experiment, name: str, folder: Path) -> str:
+        if item.name not in self.drawn:
+            self.drawn[item.name] = figures.draw(item, self._store(item), self.quick)
+        slug = f"-{name.replace('_', '-')}"
+        for picture in self.drawn[item.name]:
+            if picture.slug.endswith(slug):
+                self.written += pictures.save(picture, folder / "figures", self.png)
+                return f"![{picture.caption}](figures/{picture.slug}.svg)"
+        return "Nothing to draw yet."
 
 
-def runs(found: Sequence[Record]) -> str:
-    """What stands behind the numbers."""
-    if not found:
-        return "No records yet."
+def _sentence(title: str) -> str:
+    return f"*{title[:1].upper()}{title[1:]}.*"
 
-    def names(key: str) -> str:
-        return ", ".join(sorted({str(r[key]) for r in found if r.get(key)})) or "not recorded"
 
-    seeds = sorted({int(r["seed"]) for r in found if "seed" in r})
-    seconds = sum(float(r.get("seconds") or 0) for r in found)
-    cells = len({records.cell_key(r) for r in found})
-    return "\n".join([
-        f"- {len(found):,} runs of {cells:,} configurations, seeds {', '.join(map(str, seeds))}",
-        f"- {seconds / 3600:.1f} hours in all",
-        f"- devices: {names('device')}",
-        f"- commits: {names('commit')}",
-    ])  # fmt: skip
+def pages_of(page: Path) -> list[Path]:
+    """A page and those in the folder of its name beside it: results.md, results/*.md."""
+    return [page, *sorted(page.with_suffix("").glob("*.md"))]

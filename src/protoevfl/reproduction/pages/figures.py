@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from protoevfl.reproduction.measure import Store
+from protoevfl.reproduction.measure import Store, measure
 from protoevfl.reproduction.pages import classes, curves, traffic
 from protoevfl.reproduction.pages.averages import Pairs
+from protoevfl.reproduction.pages.overview import overview
 from protoevfl.reproduction.pages.pictures import Picture
 from protoevfl.reproduction.spec import Experiment
 
@@ -24,7 +25,12 @@ FIGURES: dict[str, Callable[[Pairs], list[Picture]]] = {
 
 
 def draw(experiment: Experiment, store: Store, quick: bool = False) -> list[Picture]:
-    """What an experiment's records allow to be drawn."""
+    """What an experiment's records allow to be drawn, in the order of its list."""
     pairs = [(cell, store.of(cell)) for cell in experiment.chosen(quick)]
-    made = [picture for name in experiment.figures for picture in FIGURES[name](pairs)]
-    return [replace(p, slug=f"{experiment.name.replace('_', '-')}-{p.slug}") for p in made]
+    drawn: list[Picture] = []
+    for name in experiment.figures:
+        if name == "overview":
+            drawn += overview(experiment, measure(experiment, store, quick))
+        else:
+            drawn += FIGURES[name](pairs)
+    return [replace(p, slug=f"{experiment.name.replace('_', '-')}-{p.slug}") for p in drawn]

@@ -1,8 +1,11 @@
-"""One self-contained HTML page from records: no network, inline style, script and SVG; for a screen, a phone, paper."""
+"""One self-contained HTML page from records: no network, inline style, script and SVG; for a screen, a phone, paper.
+
+It opens with the findings (summary, figures, claims), then has one table per experiment; the long table of all
+records and the provenance are folded away at its end. page.html is its template.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,36 +14,41 @@ from protoevfl.bench import records as files
 from protoevfl.bench.run import RunConfig
 from protoevfl.errors import UserError
 from protoevfl.report import run_record
-from protoevfl.report.html import paragraph
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.grid import name_of
 from protoevfl.reproduction.measure import Store, measure
 from protoevfl.reproduction.pages import figures, sections, summary
 from protoevfl.reproduction.pages.averages import Pairs
-from protoevfl.reproduction.pages.pictures import Picture
+from protoevfl.reproduction.pages.pictures import Picture, svg
 from protoevfl.reproduction.spec import Cell, Experiment, Record
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-GENERAL = ("recall", "confusion", "gate", "priors", "accuracy_bytes")
+GENERAL = ("recall", "confusion", "gate", "priors", "accuracy_bytes")  # figures of records of no experiment
+WAY_OUT = "name a run directory (of `protoevfl train`) or a records file (of `protoevfl bench` or `reproduce`)"
 
 
 def load(path: Path) -> list[dict[str, Any]]:
-    """The records of a file, of a folder (records.jsonl, records.jsonl.gz, or any one .jsonl file in it), or of a run
-    directory of `protoevfl train`."""
+    """The records of a file, of a folder (records.jsonl, records.jsonl.gz, or any .jsonl file of records in it), or of
+    a run directory, which is known by its manifest. Whatever else there is (an audit log, say) is refused."""
     if run_record.is_run(path):
         return [run_record.own_record(path)]
+    if not path.exists():
+        raise UserError(f"there is no {path}; {WAY_OUT}")
+    candidates = [path]
     if path.is_dir():
         named = [path / name for name in ("records.jsonl", "records.jsonl.gz")]
-        some = [p for p in named if p.exists()] or sorted(path.glob("*.jsonl")) or sorted(path.glob("*.jsonl.gz"))
-        if not some:
-            raise UserError(f"{path} holds no records (records.jsonl); name a records file or a run directory")
-        path = some[0]
-    if not path.exists():
-        raise UserError(f"there is no {path}; name a records file (.jsonl) or a run directory")
-    found = files.read(path)
-    if not found:
-        raise UserError(f"{path} holds no records yet")
-    return found
+        candidates = [p for p in named if p.exists()] or sorted(path.glob("*.jsonl")) or sorted(path.glob("*.jsonl.gz"))
+    for file in candidates:
+        records = files.read(file)
+        if records and all(map(is_record, records)):
+            return records
+        if records and file.name.startswith("records.jsonl"):
+            break
+    raise UserError(f"{path} holds no records and is no run directory; {WAY_OUT}")
+
+
+def is_record(line: Mapping[str, Any]) -> bool:
+    """Whether a JSON line is the record of a run: other logs of ours are JSON lines, too."""
+    return {"method", "seed"} <= line.keys() and isinstance(line.get("metrics"), Mapping)
 
 
 def config_of(record: Record) -> RunConfig:
@@ -68,71 +76,52 @@ def build(
     records: Sequence[Record], title: str = "Proto-EVFL report", drawn: Mapping[str, list[Picture]] | None = None
 ) -> str:
     """The page; `drawn` are pictures of experiments that exist already."""
-    drawn = drawn or {}
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise UserError("the HTML page needs the package Jinja2: pip install 'Jinja2>=3.1'") from None
     pairs, store = grouped(records), Store(records)
-    ours, quick = matching(store)
-    split = any(record.get("split") for record in records)
-    content = [
-        '<h2 id="summary">Summary</h2>',
-        *(paragraph(sentence, "warning") for sentence in summary.warnings(pairs)),
-        *(paragraph(sentence) for sentence in summary.summary(pairs)),
-        sections.verdicts(store, quick),
-        '<h2 id="results-all">All results</h2>',
-        sections.results(pairs),
-        *(run_record.section(record) for record in records if record.get("party_names")),
-    ]
-    for item in ours:
-        shown = drawn[item.name] if item.name in drawn else figures.draw(item, store, quick)
-        content.append(sections.experiment(item, measure(item, store, quick), shown))
-    if not ours:
-        content.append('<h2 id="figures">Figures</h2>')
-        plain = [(cell, some) for cell, some in pairs if not cell.config.overrides] or list(pairs)
-        content += [sections.figure(picture) for name in GENERAL for picture in figures.FIGURES[name](plain)]
-    content += [
-        '<h2 id="split">The split and its imbalance</h2>',
-        sections.splits(pairs) if split else run_record.NO_SPLIT,
-    ]
-    content += [sections.figure(picture) for picture in figures.FIGURES["pools"](pairs)]
-    content += ['<h2 id="bytes">Bytes by message type</h2>', sections.messages(pairs)]
-    content += ['<h2 id="settings">Every setting</h2>', sections.settings(pairs)]
-    links = [("results-all", "Results"), *((item.name, item.title) for item in ours), ("split", "Split"),
-             ("bytes", "Bytes"), ("settings", "Settings")]  # fmt: skip
-    return _fill(title, links, "\n".join(content), quick)
+    items, quick = matching(store)
+    leads: list[Picture] = []
+    experiments = []
+    for item in items:
+        pictures = (drawn or {}).get(item.name) or figures.draw(item, store, quick)
+        leads += pictures[:1]
+        tables = sections.experiment(item, measure(item, store, quick))
+        experiments.append({
+            "name": item.name, "title": item.title, "place": item.place, "note": item.note, "tables": tables,
+            "pictures": pictures[1:],
+        })  # fmt: skip
+    if not items:
+        plain = [(cell, seeds) for cell, seeds in pairs if not cell.config.overrides] or list(pairs)
+        leads = [picture for name in GENERAL for picture in figures.FIGURES[name](plain)]
+    claims = sections.verdicts(store, quick)
+    own_runs = [
+        {"sentences": run_record.sentences(record), "tables": run_record.tables(record)}
+        for record in records if record.get("party_names")
+    ]  # fmt: skip
+    links = [("figures", "Figures"), ("claims", "Claims")][: 2 if claims else 1]
+    links += [(item.name, item.title) for item in items]
+    links += [("records", "Records"), ("provenance", "Provenance")]
+    here = resources.files("protoevfl.reproduction.pages")
+    environment = Environment(
+        loader=PackageLoader("protoevfl.reproduction.pages", ""), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html").render(
+        title=title, quick=quick, links=links, svg=svg,
+        style=here.joinpath("page.css").read_text(encoding="utf-8"),
+        script=here.joinpath("page.js").read_text(encoding="utf-8"),
+        warnings=summary.warnings(pairs), sentences=summary.summary(pairs), own_runs=own_runs,
+        pictures=leads, claims=claims, experiments=experiments,
+        results=sections.results(pairs), splits=sections.splits(pairs), pools=figures.FIGURES["pools"](pairs),
+        messages=sections.messages(pairs), provenance=summary.provenance(records), settings=sections.settings(pairs),
+    )  # fmt: skip
 
 
 def matching(store: Store) -> tuple[list[Experiment], bool]:
     """The experiments these records belong to, and whether to their quick form."""
     for quick in (False, True):
-        found = [e for e in EXPERIMENTS.values() if any(store.of(cell) for cell in e.chosen(quick))]
-        if found:
-            return found, quick
+        items = [e for e in EXPERIMENTS.values() if any(store.of(cell) for cell in e.chosen(quick))]
+        if items:
+            return items, quick
     return [], False
-
-
-def _fill(title: str, links: Sequence[tuple[str, str]], content: str, quick: bool) -> str:
-    here = resources.files("protoevfl.reproduction.pages")
-    style, script = (here.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    menu = "".join(f'<a href="#{name}">{escape(shown)}</a>' for name, shown in links)
-    warning = paragraph("Quick run: it shows that everything works, it measures nothing.", "warning")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header><h1>{escape(title)}</h1></header>
-<nav aria-label="sections"><div>{menu}</div></nav>
-<main>
-{warning if quick else ""}
-{content}
-</main>
-<script>
-{script}</script>
-</body>
-</html>
-"""

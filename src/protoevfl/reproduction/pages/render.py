@@ -1,45 +1,50 @@
-"""All files of a reproduction: tables as Markdown and CSV, figures as SVG and PNG, the claims, one HTML page."""
+"""All files of a reproduction: results.md with its figures and tables as CSV, and one HTML page."""
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from protoevfl.bench import records
-from protoevfl.reproduction import claims, tables
-from protoevfl.reproduction.measure import Store, measure
-from protoevfl.reproduction.pages import figures, page, pictures
+from protoevfl.reproduction.pages import page
+from protoevfl.reproduction.pages.document import Filling
 from protoevfl.reproduction.spec import Experiment
 
-Step = Callable[[int, int], None]
+QUICK_WARNING = "**Quick run: few rows and moments of training. It shows that everything works, it measures nothing.**"
 
 
 def render(
-    experiments: Sequence[Experiment], file: Path, out: Path, *, quick: bool = False, png: bool = True,
-    step: Step | None = None,
-) -> list[Path]:  # fmt: skip
-    """Writes NAME.md, NAME.csv and figures/NAME-*.svg|png for each experiment, results.md and report.html."""
-    found = records.read(file)
-    store, written, texts = Store(found), list[Path](), list[str]()
-    pictured: dict[str, list[pictures.Picture]] = {}
-    for number, experiment in enumerate(experiments):
-        measured = measure(experiment, store, quick)
-        drawn = pictured[experiment.name] = figures.draw(experiment, store, quick)
-        images = [path for picture in drawn for path in pictures.save(picture, out / "figures", png)]
-        text = tables.markdown(experiment, measured, quick)
-        text += "".join(f"\n![{p.caption}](figures/{p.slug}.svg)\n" for p in drawn)
-        written += [_write(out / f"{experiment.name}.md", text), *images]
-        written.append(_write(out / f"{experiment.name}.csv", tables.comma_separated(experiment, measured)))
-        texts.append(text)
-        if step is not None:
-            step(number + 1, len(experiments) + 1)
-    head = "# Reproduction: ours beside the paper's\n"
-    judged = f"\n## The paper's claims\n\n{claims.markdown(claims.verdicts(store))}\n" if not quick else ""
-    written.append(_write(out / "results.md", "\n".join([head + judged, *texts])))
-    if found:
-        written.append(_write(out / "report.html", page.build(found, "Proto-EVFL: reproduction", pictured)))
-    return written
+    experiments: Sequence[Experiment],
+    file: Path,
+    out: Path,
+    *,
+    quick: bool = False,
+    png: bool = True,
+    step: Callable[[int, int], None] | None = None,
+) -> list[Path]:
+    """Writes results.md, figures/NAME-*.svg|png and tables/NAME.csv of each experiment, and report.html."""
+    runs = records.read(file)
+    filling = Filling(runs, quick, png)
+    results = out / "results.md"
+    out.mkdir(parents=True, exist_ok=True)
+    results.write_text(_skeleton(experiments, quick), encoding="utf-8")
+    filling.page(results, step)
+    if runs and find_spec("jinja2"):  # machines that only run experiments may lack it
+        report = out / "report.html"
+        report.write_text(page.build(runs, "Proto-EVFL: reproduction", filling.drawn), encoding="utf-8")
+        filling.written.append(report)
+    return filling.written
 
 
-def _write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
+def _skeleton(experiments: Sequence[Experiment], quick: bool) -> str:
+    """The page with empty blocks."""
+    parts = ["# Reproduction: ours beside the paper's"]
+    parts += [QUICK_WARNING] if quick else ["## The paper's claims", _block("claims")]
+    for item in experiments:
+        place = f"{item.place}. `protoevfl reproduce {item.name}`"
+        further = [_block(f"{item.name}/{name}") for name in item.figures[1:]]
+        parts += [f"## {item.title}", place, _block(item.name), item.note, *further]
+    return "\n\n".join([*filter(None, parts), "## Provenance", _block("runs")]) + "\n"
+
+
+def _block(name: str) -> str:
+    return f"<!-- begin {name} -->\n<!-- end -->"

@@ -1,23 +1,20 @@
-"""The parts of the page: all results, the paper's tables, splits, bytes by message type, settings."""
+"""The tables of the page: all results, the paper's tables, claims, splits, bytes by message type; every setting."""
 
 import json
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
-from protoevfl.report.html import Text, figure_text, number, paragraph, table, text
+from protoevfl.report.html import Entry, Table, figure_text, number, text
 from protoevfl.reproduction import claims, tables
 from protoevfl.reproduction.measure import Measured, Sample, Store
-from protoevfl.reproduction.pages.averages import mean, spread
-from protoevfl.reproduction.pages.pictures import Picture, svg
+from protoevfl.reproduction.pages.averages import Pairs, mean, spread
 from protoevfl.reproduction.pages.traffic import by_type
-from protoevfl.reproduction.spec import Cell, Experiment, Quantity, Record, dig
+from protoevfl.reproduction.spec import Cell, Experiment, Quantity, dig
 
-Pairs = Sequence[tuple[Cell, Sequence[Record]]]
 RATES = (
-    ("accuracy %", "metrics.accuracy"), ("± std", ""), ("balanced %", "metrics.balanced_accuracy"),
-    ("macro F1 %", "metrics.macro_f1"), ("AUC %", "metrics.auc"), ("unseen recall %", "metrics.unseen_recall"),
-    ("H %", "metrics.harmonic_mean"), ("rare recall %", "metrics.rare_recall"),
+    ("balanced %", "metrics.balanced_accuracy"), ("macro F1 %", "metrics.macro_f1"), ("AUC %", "metrics.auc"),
+    ("unseen recall %", "metrics.unseen_recall"), ("H %", "metrics.harmonic_mean"),
+    ("rare recall %", "metrics.rare_recall"),
 )  # fmt: skip
 COSTS = (
     ("MB up", "bytes.up", 1e-6),
@@ -25,89 +22,73 @@ COSTS = (
     ("exchanges", "rounds", 1),
     ("seconds", "seconds", 1),
 )
+NAMES = ("data", "method", "aligned", "setting", "classes", "parties", "changed settings")
+PROVENANCE = ("settings", "privacy", "engine", "device", "machine", "commit", "versions", "split_hash")
 
 
-def cell_name(cell: Cell) -> list[Text]:
+def cell_name(cell: Cell) -> list[Entry]:
     c = cell.config
     changed = ", ".join(f"{name} {value}" for name, value in c.overrides.items())
     classes = " ".join(map(str, c.classes))
     return [*map(text, (c.dataset, cell.tags["method"], c.aligned, c.setting, classes, c.parties)), text(changed, True)]
 
 
-NAMES = ("data", "method", "aligned", "setting", "classes", "parties", "changed settings")
-
-
-def results(pairs: Pairs) -> str:
+def results(pairs: Pairs) -> Table:
     """All configurations, one line each."""
     rows = []
     for cell, records in pairs:
         if not any(record.get("metrics") for record in records):
             continue
-        figures = []
-        for _, path in RATES:
-            if path:
-                value = mean(records, path)
-                figures.append(figure_text(None if value is None else 100 * float(value)))
-            else:
-                figures.append(figure_text(100 * spread(records, "metrics.accuracy") if len(records) > 1 else None))
-        for _, path, scale in COSTS:
-            value = mean(records, path)
-            figures.append(figure_text(None if value is None else scale * float(value), 2 if scale < 1 else 1))
-        rows.append([*cell_name(cell), text(len(records)), *figures])
-    head = (*NAMES, "seeds", *(name for name, _ in RATES), *(name for name, *_ in COSTS))
-    return table("results", head, rows, searchable=True)
+        deviation = 100 * spread(records, "metrics.accuracy") if len(records) > 1 else None
+        rows.append([
+            *cell_name(cell), text(len(records)), _mean(records, "metrics.accuracy", 100), figure_text(deviation),
+            *(_mean(records, path, 100) for _, path in RATES),
+            *(_mean(records, path, scale, 2 if scale < 1 else 1) for _, path, scale in COSTS),
+        ])  # fmt: skip
+    rates = ("accuracy %", "± std", *(name for name, _ in RATES))
+    return Table("results", (*NAMES, "seeds", *rates, *(name for name, *_ in COSTS)), rows)
 
 
-def experiment(item: Experiment, measured: Sequence[Measured], pictures: Sequence[Picture]) -> str:
-    """The tables of an experiment with the paper's numbers, then its figures."""
-    parts = [f'<h2 id="{item.name}">{escape(item.title)}</h2>', paragraph(item.place, "soft")]
+def _mean(records: Sequence[Mapping[str, Any]], path: str, scale: float, digits: int = 1) -> Entry:
+    value = mean(records, path)
+    return figure_text(None if value is None else scale * float(value), digits)
+
+
+def experiment(item: Experiment, measured: Sequence[Measured]) -> list[Table]:
+    """The table of an experiment's first quantity beside the paper's numbers, then those of its further quantities;
+    without column tags one table of all."""
     shown = [m for m in measured if any(s.n for s in m.samples.values())]
     quantities = [q for q in item.quantities if any(m.samples[q.name].n for m in shown)]
     if item.columns:
-        for q in quantities:
-            parts += [
-                f"<h3>{escape(q.name)}{f' ({escape(q.unit)})' if q.unit else ''}</h3>",
-                by_columns(item, shown, q),
-            ]
-    else:
-        rows = [
-            [*(text(m.tags.get(n, "")) for n in item.rows), *(sample_text(m.samples[q.name], q) for q in quantities)]
-            for m in shown
-        ]
-        parts.append(table(item.name + "-table", (*item.rows, *(q.name for q in quantities)), rows))
-    return "\n".join([*parts, paragraph(item.note, "soft"), *map(figure, pictures)])
+        return [_by_columns(item, shown, q) for q in quantities]
+    rows = [
+        [*(text(m.tags.get(n, "")) for n in item.rows), *(sample_text(m.samples[q.name], q) for q in quantities)]
+        for m in shown
+    ]
+    return [Table(item.name + "-table", (*item.rows, *map(tables.label, quantities)), rows)]
 
 
-def by_columns(item: Experiment, measured: Sequence[Measured], quantity: Quantity) -> str:
+def _by_columns(item: Experiment, measured: Sequence[Measured], quantity: Quantity) -> Table:
     columns, cells = tables.pivot(item, measured)
     rows = [
-        [*map(text, row), *(Text("") if m is None else sample_text(m.samples[quantity.name], quantity) for m in own)]
+        [*map(text, row), *(Entry("") if m is None else sample_text(m.samples[quantity.name], quantity) for m in own)]
         for row, own in cells.items()
     ]
     slug = f"{item.name}-{quantity.name.replace(' ', '-')}"
-    return table(slug, (*item.rows, *(" ".join(c) for c in columns)), rows)
+    return Table(slug, (*item.rows, *(" ".join(c) for c in columns)), rows, tables.label(quantity))
 
 
-def figure(picture: Picture) -> str:
-    return f"<figure>{svg(picture)}<figcaption>{escape(picture.caption)}</figcaption></figure>"
+def verdicts(store: Store, quick: bool) -> Table | None:
+    """The paper's claims; None when no claim can be judged."""
+    judged = [] if quick else claims.verdicts(store)
+    if all(verdict in (claims.MISSING, claims.UNTESTABLE) for _, verdict, _ in judged):
+        return None
+    rows = [[text(c.text, True), text(verdict), text(said, True)] for c, verdict, said in judged if said]
+    return Table("claims-table", ("claim", "verdict", "measured"), rows)
 
 
-def verdicts(store: Store, quick: bool) -> str:
-    """The paper's claims; nothing when no claim can be judged."""
-    found = [v for v in claims.verdicts(store, quick) if v[1] not in (claims.MISSING, claims.UNTESTABLE) or v[2]]
-    measured = [v for v in found if v[1] not in (claims.MISSING, claims.UNTESTABLE)]
-    if not measured or quick:
-        return ""
-    rows = [
-        [text(c.text, True), Text(f"<span class='verdict'>{v}</span>", v), text(said, True)] for c, v, said in found
-    ]
-    return '<h2 id="claims">The paper\'s claims</h2>' + table(
-        "claims-table", ("claim", "verdict", "measured"), rows, True
-    )
-
-
-def splits(pairs: Pairs) -> str:
-    """Imbalance of each party's pool, one line a party and kind of split (first seed)."""
+def splits(pairs: Pairs) -> Table:
+    """Imbalance of each party's pool, one line per party and kind of split (first seed)."""
     rows, seen = [], set()
     for cell, records in pairs:
         split = dig(records[0], "split") if records else None
@@ -116,59 +97,45 @@ def splits(pairs: Pairs) -> str:
             continue
         seen.add(name)
         for m, counts in enumerate(split["pool_counts"]):
-            measures = [_at(split.get(key), m) for key in ("gamma", "mid", "wcs")]
+            measures = [dig(split, f"{key}.{m}") for key in ("gamma", "mid", "wcs")]
             rows.append([
                 text(cell.config.dataset), text(cell.config.parties), text(m + 1), figure_text(sum(counts), 0),
-                *(figure_text(v, d) for v, d in zip(measures, (1, 3, 3), strict=True)), text(_numbers(counts), True),
+                *(figure_text(v, d) for v, d in zip(measures, (1, 3, 3), strict=True)),
+                text(", ".join(f"{int(count):,}" for count in counts), True),
             ])  # fmt: skip
-    head = ("data", "parties", "party", "pool rows", "Gamma", "MID", "WCS", "rows of each class")
-    return table("splits", head, rows)
+    return Table("splits", ("data", "parties", "party", "pool rows", "Gamma", "MID", "WCS", "rows of each class"), rows)
 
 
-def _at(values: Any, index: int) -> float | None:
-    return values[index] if isinstance(values, Sequence) and index < len(values) else None
-
-
-def _numbers(counts: Sequence[float]) -> str:
-    return ", ".join(f"{int(c):,}" for c in counts)
-
-
-def messages(pairs: Pairs) -> str:
+def messages(pairs: Pairs) -> Table:
     rows = [
         [*cell_name(cell), text(kind), figure_text(up, 0), figure_text(down, 0)]
         for cell, records in pairs
         for kind, (up, down) in by_type(records).items()
     ]
-    return table("messages", (*NAMES, "message", "bytes up", "bytes down"), rows)
+    return Table("messages", (*NAMES, "message", "bytes up", "bytes down"), rows)
 
 
-def settings(pairs: Pairs) -> str:
-    """Every setting of every configuration, folded."""
+def settings(pairs: Pairs) -> list[tuple[str, str]]:
+    """Each configuration's name and everything that was set in it, as JSON."""
     parts = []
     for cell, records in pairs:
-        first = records[0]
-        kept = {
-            **cell.config.identity(), "settings": first.get("settings"), "privacy": first.get("privacy"),
-            "seeds": [r.get("seed") for r in records], "engine": first.get("engine"), "device": first.get("device"),
-            "machine": first.get("machine"), "commit": first.get("commit"), "versions": first.get("versions"),
-            "split_hash": first.get("split_hash"),
-        }  # fmt: skip
-        shown = json.dumps({k: v for k, v in kept.items() if v is not None}, indent=1, default=str)
-        name = " ".join(part.sort for part in cell_name(cell) if part.sort)
-        parts.append(f"<details><summary>{escape(name)}</summary><pre>{escape(shown)}</pre></details>")
-    return "\n".join(parts)
+        kept = {**cell.config.identity(), "seeds": [r.get("seed") for r in records]}
+        kept |= {name: records[0].get(name) for name in PROVENANCE}
+        name = " ".join(entry.shown for entry in cell_name(cell) if entry.shown)
+        parts.append((name, json.dumps({k: v for k, v in kept.items() if v is not None}, indent=1, default=str)))
+    return parts
 
 
-def sample_text(sample: Sample, quantity: Quantity) -> Text:
-    """Ours ± std (n), the paper's number in grey, the difference in green or red."""
+def sample_text(sample: Sample, quantity: Quantity) -> Entry:
+    """Ours ± std (n), the paper's number, the difference."""
     shown = number(sample.mean, quantity.digits)
     if sample.std is not None:
         shown += f" ± {number(sample.std, quantity.digits)}"
     if sample.n:
-        shown += f" <span class='soft'>({sample.n})</span>"
-    if sample.printed is not None:
-        shown += f"<br><span class='paper'>paper {number(sample.printed, quantity.digits)}</span>"
-    if sample.difference is not None:
-        way = "up" if sample.difference >= 0 else "down"
-        shown += f" <span class='{way}'>{sample.difference:+,.{quantity.digits}f}</span>"
-    return Text(shown, "" if sample.mean is None else repr(sample.mean))
+        shown += f" ({sample.n})"
+    return Entry(
+        shown,
+        "" if sample.mean is None else repr(sample.mean),
+        paper="" if sample.printed is None else number(sample.printed, quantity.digits),
+        change="" if sample.difference is None else f"{sample.difference:+,.{quantity.digits}f}",
+    )

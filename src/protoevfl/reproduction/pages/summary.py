@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Sequence
 from statistics import mode
 
-from protoevfl.reproduction.pages.averages import mean, spread
+from protoevfl.bench.records import cell_key
+from protoevfl.reproduction.pages.averages import Pairs, mean, spread
 from protoevfl.reproduction.record_stats import total_bytes
 from protoevfl.reproduction.spec import Cell, Record, dig
 
-Pairs = Sequence[tuple[Cell, Sequence[Record]]]
 ABOVE = ("upper_bound",)  # not a competitor
 
 
 def summary(pairs: Pairs) -> list[str]:
     """A few sentences."""
-    records = [record for _, some in pairs for record in some]
+    records = [record for _, seeds in pairs for record in seeds]
     if not records:
         return ["There are no records."]
-    return [opening(pairs, records), *leaders(pairs), *unseen(pairs), *imbalance(pairs)]
+    return [opening(pairs, records), *leaders(pairs), *unseen(pairs)]
 
 
 def opening(pairs: Pairs, records: Sequence[Record]) -> str:
@@ -59,41 +59,48 @@ def leaders(pairs: Pairs) -> list[str]:
 
 def unseen(pairs: Pairs) -> list[str]:
     """Recall of unseen classes by method, as it is set by default."""
-    found: dict[str, list[float]] = {}
+    recalls: dict[str, list[float]] = {}
     for cell, records in pairs:
         recall = mean(records, "metrics.unseen_recall")
         if recall is not None and not cell.config.overrides:
-            found.setdefault(cell.tags["method"], []).append(100 * float(recall))
-    if not found:
+            recalls.setdefault(cell.tags["method"], []).append(100 * float(recall))
+    if not recalls:
         return []
     parts = [
-        f"{method} {sum(v) / len(v):.1f} % ({len(v)} cell{'s' if len(v) != 1 else ''})" for method, v in found.items()
+        f"{method} {sum(v) / len(v):.1f} % ({len(v)} cell{'s' if len(v) != 1 else ''})" for method, v in recalls.items()
     ]
     return [f"Recall of classes without a single label, mean over cells: {', '.join(parts)}."]
 
 
-def imbalance(pairs: Pairs) -> list[str]:
-    """The MID of the pools, by data set."""
-    said: dict[str, str] = {}
-    for cell, records in pairs:
-        values = dig(records[0], "split.mid") if records else None
-        if values:
-            said.setdefault(cell.config.dataset, f"{cell.config.dataset} {min(values):.2f} to {max(values):.2f}")
-    return [f"Class imbalance of the pools (MID, 0 is balanced): {', '.join(said.values())}."] if said else []
-
-
 def warnings(pairs: Pairs) -> list[str]:
     """What a careful reader should know first."""
-    found = []
+    lines = []
     few = sum(1 for _, r in pairs if 0 < len(r) < 3)
     if few:
-        found.append(f"{few} of {len(pairs)} configurations have fewer than three seeds: their spread says little.")
+        lines.append(f"{few} of {len(pairs)} configurations have fewer than three seeds: their spread says little.")
     machines = {str(record.get("device")) for _, r in pairs for record in r if record.get("device")}
     if len(machines) > 1:
-        found.append(f"Runs come from different devices ({', '.join(sorted(machines))}): do not compare seconds.")
+        lines.append(f"Runs come from different devices ({', '.join(sorted(machines))}): do not compare seconds.")
     if any(int(record.get("workers") or 1) > 1 for _, r in pairs for record in r):
-        found.append("Some runs shared their device with other runs: their seconds are too long.")
-    return found
+        lines.append("Some runs shared their device with other runs: their seconds are too long.")
+    return lines
+
+
+def provenance(records: Sequence[Record]) -> list[str]:
+    """What stands behind the numbers: runs, seeds, hours, devices, commits."""
+
+    def names(key: str, length: int | None = None) -> str:
+        return ", ".join(sorted({str(r[key])[:length] for r in records if r.get(key)})) or "not recorded"
+
+    seeds = sorted({int(r["seed"]) for r in records if "seed" in r})
+    hours = sum(float(r.get("seconds") or 0) for r in records) / 3600
+    cells = len({cell_key(r) for r in records})
+    return [
+        f"{len(records):,} runs of {cells:,} configurations, seeds {', '.join(map(str, seeds))}",
+        f"{hours:.1f} hours in all",
+        f"devices: {names('device')}",
+        f"commits: {names('commit', 7)}",
+    ]
 
 
 def _accuracy(pair: tuple[Cell, Sequence[Record]]) -> float:

@@ -23,7 +23,7 @@ def by_type(records: Iterable[Record]) -> dict[str, tuple[float, float]]:
 
 
 def messages(pairs: Pairs) -> list[Picture]:
-    """Bytes of each message type, one panel a data set, longest run of each method."""
+    """Bytes of each message type, one panel per data set, longest run of each method."""
     datasets = groups(pairs, "dataset")
     shown = {name: cells for (name,), cells in datasets.items() if any(by_type(r) for _, r in cells)}
     if not shown:
