@@ -20,13 +20,17 @@ from torch import Tensor
 
 NAMES = ("feature", "threshold", "left", "right", "value", "leaf", "root", "base")
 CHUNK = 1 << 22  # (row, tree) pairs walked at a time
+FEW_CELLS = 1_000_000  # below this threads wait for each other longer than they work
 
 
 def fit_boosting(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, settings: Mapping[str, Any]) -> Any:
     """One fitted scikit-learn model on rows x (n, D) with classes y (n,)."""
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
 
-    return HistGradientBoostingClassifier(random_state=seed % 2**31, early_stopping=False, **settings).fit(x, y)
+    model = HistGradientBoostingClassifier(random_state=seed % 2**31, early_stopping=False, **settings)
+    with threadpool_limits(1 if x.size < FEW_CELLS else None):
+        return model.fit(x, y)
 
 
 def as_tensors(models: Sequence[Any], classes: int) -> dict[str, Tensor]:
