@@ -11,7 +11,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import protoevfl
-from protoevfl import Parties, ProtoEVFL
+from protoevfl import Parties, ProtoEVFLClassifier
 from protoevfl.errors import UserError
 
 FAST = {"warm.epochs": 2, "head.epochs": 6}
@@ -26,12 +26,12 @@ def data(seed: int = 0, n: int = N) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> ProtoEVFL:
+def fitted() -> ProtoEVFLClassifier:
     x, y = data()
-    return ProtoEVFL(overrides=FAST).fit(x, np.where(y, "yes", "no"))
+    return ProtoEVFLClassifier(overrides=FAST).fit(x, np.where(y, "yes", "no"))
 
 
-def test_predictions_have_the_shape_and_spelling_of_the_labels(fitted: ProtoEVFL) -> None:
+def test_predictions_have_the_shape_and_spelling_of_the_labels(fitted: ProtoEVFLClassifier) -> None:
     x, y = data(1)
     p = fitted.predict_proba(x)
     assert p.shape == (N, 2)
@@ -42,7 +42,7 @@ def test_predictions_have_the_shape_and_spelling_of_the_labels(fitted: ProtoEVFL
     assert is_classifier(fitted)
 
 
-def test_any_party_may_be_missing_and_any_row_of_it(fitted: ProtoEVFL) -> None:
+def test_any_party_may_be_missing_and_any_row_of_it(fitted: ProtoEVFLClassifier) -> None:
     x, y = data(1)
     names = np.where(y, "yes", "no")
     assert 0.6 < fitted.score({"telco": x["telco"]}, names) <= 1
@@ -57,7 +57,7 @@ def test_any_party_may_be_missing_and_any_row_of_it(fitted: ProtoEVFL) -> None:
 
 
 def test_clone_and_parameters() -> None:
-    model = ProtoEVFL(method="vanilla", overrides={"epochs": 1}, seed=3, progress=False)
+    model = ProtoEVFLClassifier(method="vanilla", overrides={"epochs": 1}, seed=3, progress=False)
     other = clone(model)
     assert other is not model
     assert other.get_params() == model.get_params() == {
@@ -67,7 +67,7 @@ def test_clone_and_parameters() -> None:
     assert other.set_params(seed=5).seed == 5
 
 
-def test_the_same_seed_gives_the_same_model(fitted: ProtoEVFL) -> None:
+def test_the_same_seed_gives_the_same_model(fitted: ProtoEVFLClassifier) -> None:
     x, y = data()
     again = clone(fitted).fit(x, np.where(y, "yes", "no"))
     assert np.array_equal(again.predict_proba(x), fitted.predict_proba(x))
@@ -76,14 +76,14 @@ def test_the_same_seed_gives_the_same_model(fitted: ProtoEVFL) -> None:
 def test_grid_search_and_cross_validation_cut_the_rows_of_all_parties() -> None:
     x, y = data(n=90)
     grid = {"overrides": [{**FAST, "head.epochs": 1}, FAST]}
-    search = GridSearchCV(ProtoEVFL(), grid, cv=2).fit(Parties(x), y)
+    search = GridSearchCV(ProtoEVFLClassifier(), grid, cv=2).fit(Parties(x), y)
     assert search.best_params_["overrides"] in grid["overrides"]
     assert search.predict(Parties(x)).shape == (90,)
-    assert len(cross_val_score(ProtoEVFL(overrides=FAST), Parties(x), y, cv=2)) == 2
+    assert len(cross_val_score(ProtoEVFLClassifier(overrides=FAST), Parties(x), y, cv=2)) == 2
 
 
 @pytest.mark.parametrize("make", ["pandas", "polars", "pyarrow", "list"])
-def test_frames_of_any_make_give_the_model_of_numpy(make: str, fitted: ProtoEVFL) -> None:
+def test_frames_of_any_make_give_the_model_of_numpy(make: str, fitted: ProtoEVFLClassifier) -> None:
     x, y = data()
     labels: Any = np.where(y, "yes", "no")
     columns = {n: {f"x{i}": t[:, i] for i in range(3)} for n, t in x.items()}
@@ -95,7 +95,7 @@ def test_frames_of_any_make_give_the_model_of_numpy(make: str, fitted: ProtoEVFL
         kind = library.table if make == "pyarrow" else library.DataFrame
         tables = {n: kind(c) for n, c in columns.items()}
         labels = labels if make == "pyarrow" else library.Series(labels.tolist())
-    model = ProtoEVFL(overrides=FAST).fit(tables, labels)
+    model = ProtoEVFLClassifier(overrides=FAST).fit(tables, labels)
     assert np.allclose(model.predict_proba(tables), fitted.predict_proba(x), atol=1e-6)
 
 
@@ -103,7 +103,7 @@ def test_pools_and_rows_without_label_are_learnt_from() -> None:
     x, y = data()
     more, _ = data(5)
     labels: list[int | None] = [int(v) if i % 4 else None for i, v in enumerate(y)]
-    model = ProtoEVFL(overrides=FAST).fit(x, labels, pools={"telco": more["telco"]})
+    model = ProtoEVFLClassifier(overrides=FAST).fit(x, labels, pools={"telco": more["telco"]})
     assert model.classes_.tolist() == [0, 1]
     assert model.score(x, y) > 0.7
     with pytest.raises(UserError, match="pools has 'shop'"):
@@ -116,7 +116,7 @@ def test_images() -> None:
     left = (rng.random((90, 1, 8, 6)) * 100 + 50 * y[:, None, None, None]).astype(np.uint8)
     right = rng.random((90, 8, 8)) + y[:, None, None]
     few = {"warm.epochs": 1, "head.epochs": 4, "rounds.count": 0}
-    model = ProtoEVFL(overrides=few).fit({"left": left, "right": right[:, None]}, y)
+    model = ProtoEVFLClassifier(overrides=few).fit({"left": left, "right": right[:, None]}, y)
     assert model.predict({"left": left}).shape == (90,)
     assert model.score({"left": left, "right": right[:, None]}, y) > 0.5
 
@@ -126,17 +126,17 @@ def test_images_beside_columns() -> None:
     y = rng.integers(0, 2, 90)
     pictures = (rng.random((90, 1, 8, 8)) * 100 + 80 * y[:, None, None, None]).astype(np.uint8)
     parties = {"bank": y[:, None] + rng.normal(size=(90, 3)), "clinic": pictures}
-    model = ProtoEVFL(overrides={**FAST, "rounds.count": 0}).fit(parties, y)
+    model = ProtoEVFLClassifier(overrides={**FAST, "rounds.count": 0}).fit(parties, y)
     assert model.score(parties, y) > 0.7
     assert model.predict({"clinic": pictures[:5]}).shape == (5,)
     with pytest.raises(UserError, match="use proto_evfl"):
-        ProtoEVFL(method="vanilla").fit(parties, y)
+        ProtoEVFLClassifier(method="vanilla").fit(parties, y)
 
 
-def test_what_is_saved_is_loaded(fitted: ProtoEVFL, tmp_path: Path) -> None:
+def test_what_is_saved_is_loaded(fitted: ProtoEVFLClassifier, tmp_path: Path) -> None:
     x, _ = data(2)
     fitted.save(tmp_path / "model")
-    again = ProtoEVFL.load(tmp_path / "model")
+    again = ProtoEVFLClassifier.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(x), fitted.predict_proba(x))
     assert again.predict(x).tolist() == fitted.predict(x).tolist()
     assert again.get_params() == fitted.get_params()
@@ -145,7 +145,7 @@ def test_what_is_saved_is_loaded(fitted: ProtoEVFL, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.pkl"))
 
 
-def test_wrong_input_is_one_clear_line(fitted: ProtoEVFL) -> None:
+def test_wrong_input_is_one_clear_line(fitted: ProtoEVFLClassifier) -> None:
     x, y = data()
     short = {**x, "telco": x["telco"][:5]}
     for parties, labels, message in (
@@ -157,7 +157,7 @@ def test_wrong_input_is_one_clear_line(fitted: ProtoEVFL) -> None:
         (x, np.linspace(0, 1, N), "must be classes"),
     ):
         with pytest.raises(UserError, match=message):
-            ProtoEVFL(overrides=FAST).fit(parties, labels)
+            ProtoEVFLClassifier(overrides=FAST).fit(parties, labels)
     with pytest.raises(UserError, match="has no column 'x2'"):
         fitted.predict({"bank": x["bank"][:, :2]})
 
@@ -165,7 +165,7 @@ def test_wrong_input_is_one_clear_line(fitted: ProtoEVFL) -> None:
 def test_import_is_quick_and_loads_neither_torch_nor_sklearn() -> None:
     code = "import sys, protoevfl; assert not {'torch', 'sklearn', 'pyarrow'} & set(sys.modules); print(dir(protoevfl))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "ProtoEVFL" in done.stdout
-    assert protoevfl.ProtoEVFL is ProtoEVFL
+    assert "ProtoEVFLClassifier" in done.stdout
+    assert protoevfl.ProtoEVFLClassifier is ProtoEVFLClassifier
     with pytest.raises(AttributeError, match="nothing"):
         _ = protoevfl.nothing

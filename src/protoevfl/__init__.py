@@ -1,19 +1,19 @@
 """Vertical federated learning when few rows are shared.
 
-from protoevfl import ProtoEVFL
-model = ProtoEVFL().fit({"bank": bank, "insurer": insurer}, labels)
+from protoevfl import ProtoEVFLClassifier
+model = ProtoEVFLClassifier().fit({"bank": bank, "insurer": insurer}, labels)
 """
 
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Parties", "ProtoEVFL", "UserError", "__version__"]
+__all__ = ["Parties", "ProtoEVFLClassifier", "UserError", "__version__"]
 
 if TYPE_CHECKING:
     from protoevfl.errors import UserError
-    from protoevfl.estimator import Parties, ProtoEVFL
+    from protoevfl.estimator import Parties, ProtoEVFLClassifier
 
-_WHERE = {"ProtoEVFL": "estimator", "Parties": "estimator", "UserError": "errors"}
+_WHERE = {"ProtoEVFLClassifier": "estimator", "Parties": "estimator", "UserError": "errors"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
-"""`ProtoEVFL`, a classifier with scikit-learn's habits on tables that belong to several parties.
+"""`ProtoEVFLClassifier`, a classifier with scikit-learn's habits on tables that belong to several parties.
 
-    model = ProtoEVFL(preset="default").fit({"bank": bank, "insurer": insurer}, labels)
+    model = ProtoEVFLClassifier(preset="default").fit({"bank": bank, "insurer": insurer}, labels)
     model.predict({"bank": new_rows})                  # any party may be missing
 
 A table is a pandas or polars frame, a pyarrow Table, a numpy array (n, columns), or images (n, c, h, w). Row i of every
@@ -28,16 +28,16 @@ from protoevfl.errors import UserError
 from protoevfl.observer import for_a_fit
 from protoevfl.pipeline.train import Trained, train
 from protoevfl.rows.encoders import Encoder, ImageEncoder
-from protoevfl.rows.frames import Parties
+from protoevfl.rows.frames import Parties, row_count
 from protoevfl.rows.ids import IdRules
-from protoevfl.rows.in_memory import encode, encode_labels, named, prepare, same_rows
+from protoevfl.rows.in_memory import encode, encode_labels, named, own_rows, prepare, same_rows
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.method_choice import choose_method, kind_of, method_facts, privacy_of
 
-__all__ = ["Parties", "ProtoEVFL"]
+__all__ = ["Parties", "ProtoEVFLClassifier"]
 
 
-class ProtoEVFL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Vertical federated classifier, simulated in this process.
 
     method, preset   as in protoevfl.toml; `overrides` sets single fields, such as {"head.epochs": 50}
@@ -64,11 +64,22 @@ class ProtoEVFL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, parties: Any, labels: Any, pools: Mapping[str, Any] | None = None) -> Self:
-        """Train on tables with the same rows in the same order, labels (n,), and each party's further rows `pools`."""
+    def fit(
+        self,
+        parties: Any,
+        labels: Any,
+        pools: Mapping[str, Any] | None = None,
+        pool_labels: Any = None,
+    ) -> Self:
+        """Train on tables with the same rows in the same order.
+
+        labels        (n,) of these rows, None or NaN where unknown
+        pools         each party's own rows that the others do not have
+        pool_labels   labels of the first party's pool: its own model learns from them
+        """
         tables = named(parties)
         rows = same_rows(tables)
-        codes, self.classes_ = encode_labels(labels, rows)
+        codes, own_codes = self._class_numbers(labels, rows, pool_labels, pools or {}, next(iter(tables)))
         known, unknown = np.flatnonzero(codes >= 0), np.flatnonzero(codes < 0)
         pools = dict(pools or {})
         if stray := sorted(set(pools) - set(tables)):
@@ -79,13 +90,37 @@ class ProtoEVFL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method = choose_method(self.method, self.preset, kind, wanted)
         privacy = privacy_of(self.method, self.preset, "images" if kind == "images" else "table", wanted)
         device = choose_device(self.device)
+        active = next(iter(prepared.values()))[1]
         with for_a_fit(self.progress) as observer:
             trained = train(
-                method, [t for _, t in prepared.values()], torch.from_numpy(codes[known]), len(self.classes_),
-                privacy=privacy, seed=self.seed, device=device, observer=observer,
-            )  # fmt: skip
+                method,
+                [t for _, t in prepared.values()],
+                torch.from_numpy(codes[known]),
+                len(self.classes_),
+                own=own_rows(active, codes[known], len(unknown), own_codes),
+                privacy=privacy,
+                seed=self.seed,
+                device=device,
+                observer=observer,
+            )
         self._keep(trained, {n: e for n, (e, _) in prepared.items()}, [t for _, t in prepared.values()])
         return self
+
+    def _class_numbers(
+        self, labels: Any, rows: int, pool_labels: Any, pools: Mapping[str, Any], active: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Class numbers of the shared rows and of the first party's pool, over one list of classes."""
+        if pool_labels is None:
+            codes, self.classes_ = encode_labels(labels, rows)
+            return codes, None
+        if pools.get(active) is None:
+            raise UserError(f"pool_labels belong to the pool of {active}, which pools does not have")
+        more = row_count(pools[active])
+        both = [*np.asarray(labels, object).tolist(), *np.asarray(pool_labels, object).tolist()]
+        if len(both) != rows + more:
+            raise UserError(f"pool_labels must be one value per row of the pool ({more})")
+        codes, self.classes_ = encode_labels(np.array(both, object), rows + more)
+        return codes[:rows], codes[rows:]
 
     def _keep(self, trained: Trained, encoders: Mapping[str, Encoder], tables: Sequence[PartyTable]) -> None:
         nothing = torch.zeros(0, dtype=torch.int64)
@@ -114,17 +149,21 @@ class ProtoEVFL(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = same_rows(tables)
         here = torch.zeros(len(self.parties_), rows, dtype=torch.bool)
         embeddings: dict[int, Tensor] = {}
+        own: Tensor | None = None
         for name, table in tables.items():
             party = self.parties_[name]
             mask = torch.as_tensor(np.asarray((present or {}).get(name, np.ones(rows, np.bool_)), np.bool_))
             if mask.shape != (rows,):
                 raise UserError(f"present['{name}'] must have {rows} entries, one a row")
             here[party.index] = mask
-            embeddings[party.index] = party.embed([encode(party.encoder, table, name)], choose_device(self.device))
+            encoded = encode(party.encoder, table, name)
+            embeddings[party.index] = party.embed([encoded], choose_device(self.device))
+            if not party.index and self.owner_.has_own_model:
+                own = encoded
         if rows and not bool(here.any(0).all()):
             row = int((~here.any(0)).nonzero()[0])
             raise UserError(f"no party has row {row}; leave such rows out")
-        p = self.owner_.probabilities(embeddings, here).double()
+        p = self.owner_.probabilities(embeddings, here, own).double()
         found: NDArray[np.float64] = (p / p.sum(1, keepdim=True)).numpy()
         return found
 

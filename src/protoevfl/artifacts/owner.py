@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from protoevfl.artifacts import head_io, integrity
 from protoevfl.errors import UserError
 from protoevfl.federation.lockstep import Address, lockstep
-from protoevfl.federation.owner import Further, LabelOwner, OwnRows
+from protoevfl.federation.owner import LabelOwner
 from protoevfl.messages import Embeddings, Message
 from protoevfl.method import Method
 from protoevfl.privacy.policy import OwnerGuard, PrivacySettings, settings_from
+from protoevfl.rows.table import Further, OwnRows
 from protoevfl.settings.method_choice import method_facts, method_from
 
 FORMAT = "protoevfl-owner"

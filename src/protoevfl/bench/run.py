@@ -19,13 +19,13 @@ from protoevfl.core import metrics
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import Federation, SimulatedRun, choose_engine, simulate
-from protoevfl.federation.owner import Central, Further, LabelOwner, OwnRows, build_owner
+from protoevfl.federation.owner import Central, LabelOwner, build_owner
 from protoevfl.method import Report, plain_figures
 from protoevfl.observer import SILENT, Observer, Together
 from protoevfl.rows import sources
 from protoevfl.rows.attributes import read_attributes
 from protoevfl.rows.splits import Split, SplitSpec, split_dataset
-from protoevfl.rows.table import Labels, PartyTable, encode_columns, labels_of, party_tables
+from protoevfl.rows.table import Further, Labels, OwnRows, PartyTable, encode_columns, labels_of, party_tables
 from protoevfl.settings.method_choice import privacy_of
 from protoevfl.settings.presets import build
 

@@ -113,10 +113,12 @@ def show_worth(worth: "Worth") -> None:
         for s in worth.shares
     ]
     what = "AUC" if worth.metric == "auc" else "accuracy"
+    start = f"{worth.start} alone" if worth.start else "nobody"
     title = (
-        f"Shapley value in points of {what}: {percent(worth.nobody)} with nobody, {percent(worth.everyone)} with all"
+        f"Shapley value in points of {what}: {percent(worth.nobody)} with {start}, {percent(worth.everyone)} with all"
     )
-    print_table(["party", "value", "95 % from", "to", "alone %", "all others %"], rows, title, 1)
+    beside = f"with {worth.start} %" if worth.start else "alone %"
+    print_table(["party", "value", "95 % from", "to", beside, "all others %"], rows, title, 1)
     print(f"measured on {worth.rows:,} rows; intervals tell the uncertainty of these rows, not of training again")
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
+from protoevfl.rows.table import Further, OwnRows
 
 
 @dataclass
@@ -18,27 +19,6 @@ class Central:
     pool: Tensor
     labels: Tensor
     query: Tensor
-
-
-@dataclass
-class OwnRows:
-    """The active party's own rows as its encoder left them: what its own model learns from.
-
-    First the rows shared with all parties, then those shared with some (`LabelOwner.further`), then the rest.
-    """
-
-    rows: Tensor  # (n, ...)
-    labels: Tensor  # (n,), -1 where unknown
-    query: Tensor  # (n_q, ...) its view of the rows to be predicted
-    shared_rows: int  # how many of `rows` some other party has
-
-
-@dataclass
-class Further:
-    """Rows the active party shares with some of the others, not with all of them."""
-
-    labels: Tensor  # (F,), -1 where unknown
-    shared: Tensor  # (M, F) bool: which party has the row; the active party has all
 
 
 FEW = 10  # labelled rows under which a class counts as rare

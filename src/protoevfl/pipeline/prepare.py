@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.federation.owner import Further, OwnRows
 from protoevfl.observer import SILENT, Observer
 from protoevfl.rows.align import plain_intersection
 from protoevfl.rows.alignment import Alignment, same_order, verify
@@ -28,7 +27,7 @@ from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import read_columns
 from protoevfl.rows.ids import IdRules, Ids, collect
 from protoevfl.rows.labels import encode_labels
-from protoevfl.rows.table import PartyTable
+from protoevfl.rows.table import Further, OwnRows, PartyTable
 from protoevfl.settings.config import Config, PartyFile, resolve
 from protoevfl.settings.method_choice import kind_of
 

@@ -13,12 +13,12 @@ from protoevfl.artifacts.owner import StoredOwner, TestRows
 from protoevfl.core import metrics
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.federation import Federation, SimulatedRun, simulate
-from protoevfl.federation.owner import Further, LabelOwner, OwnRows, build_owner
+from protoevfl.federation.owner import LabelOwner, build_owner
 from protoevfl.federation.party import Party
 from protoevfl.method import Method, Report, plain_figures
 from protoevfl.observer import SILENT, Observer, Together
 from protoevfl.privacy.policy import PrivacySettings
-from protoevfl.rows.table import PartyTable
+from protoevfl.rows.table import Further, OwnRows, PartyTable
 
 SUBSETS = 6  # parties up to which training also reports every subset
 

@@ -3,7 +3,8 @@
     phi_m = sum over S without m of  |S|! (M - |S| - 1)! / M!  [ v(S + m) - v(S) ],      sum_m phi_m = v(all) - v(none)
 
 v(S) is measured on test rows with the parties of S alone, which prediction with any subset gives without training
-again; v(none) answers the commonest class of the training rows (accuracy) or by chance (AUC 1/2). Intervals: the test
+again. Where the active party has a model of its own, it is in every S and v(none) is that model alone; else v(none)
+answers the commonest class of the training rows (accuracy) or by chance (AUC 1/2). Intervals: the test
 rows are drawn anew with replacement, every v and phi computed again, and the middle 95 % reported. They tell the
 uncertainty of the test rows, not that of training another time.
 """
@@ -44,30 +45,47 @@ class Worth:
     nobody: float  # v(none)
     shares: tuple[Share, ...]
     subsets: dict[str, float]  # "bank+telco" -> v
+    start: str = ""  # the party that counting begins from; "": nobody
 
     def to_dict(self) -> dict[str, Any]:
         shares = [vars(share) for share in self.shares]
         return {"metric": self.metric, "rows": self.rows, "everyone": self.everyone, "nobody": self.nobody,
-                "parties": shares, "subsets": self.subsets}  # fmt: skip
+                "parties": shares, "subsets": self.subsets, "start": self.start}  # fmt: skip
 
 
 def value(owner: StoredOwner, rows: TestRows, metric: str = "", draws: int = 1000, seed: int = 0) -> Worth:
-    """Shapley values of all parties; the metric is AUC for two classes and accuracy for more, unless given."""
-    parties = len(owner.parties)
+    """Shapley values; the metric is AUC for two classes and accuracy for more, unless given.
+
+    Where the active party has a model of its own, that is where counting begins: the value of the others is what they
+    add to it. Else every party counts, from nobody at all.
+    """
+    always = (0,) if owner.has_own_model else ()
+    players = [m for m in range(len(owner.parties)) if m not in always]
     metric = metric or ("auc" if len(owner.classes) == 2 else "accuracy")
-    _check(owner, rows, metric, parties)
-    subsets = [tuple(m for m in range(parties) if code >> m & 1) for code in range(1 << parties)]
+    _check(owner, rows, metric, len(players))
+    subsets = [(*always, *(m for i, m in enumerate(players) if code >> i & 1)) for code in range(1 << len(players))]
     right = torch.stack([_answers(owner, rows, some, metric) for some in subsets])  # (2^M, n)
     once = torch.ones(1, len(rows.labels), dtype=torch.float64)
     v = _scores(right, rows.labels, once, metric)[0]  # (2^M,)
-    phi, weights = shapley(v), shapley_weights(parties)
+    phi, weights = shapley(v), shapley_weights(len(players))
     low, high = _interval(right, rows.labels, metric, draws, seed, weights)
+    everyone = len(v) - 1
     shares = tuple(
-        Share(name, *(float(x) for x in (phi[m], low[m], high[m], v[1 << m], v[(len(v) - 1) & ~(1 << m)])))
-        for m, name in enumerate(owner.parties)
+        Share(
+            owner.parties[m],
+            float(phi[i]),
+            float(low[i]),
+            float(high[i]),
+            alone=float(v[1 << i]),
+            without=float(v[everyone & ~(1 << i)]),
+        )
+        for i, m in enumerate(players)
     )
-    named = {"+".join(owner.parties[m] for m in some): float(v[code]) for code, some in enumerate(subsets) if some}
-    return Worth(metric, len(rows.labels), float(v[-1]), float(v[0]), shares, named)
+    named = {
+        "+".join(owner.parties[m] for m in subset): float(v[code]) for code, subset in enumerate(subsets) if subset
+    }
+    start = owner.parties[0] if always else ""
+    return Worth(metric, len(rows.labels), float(v[-1]), float(v[0]), shares, named, start)
 
 
 def shapley(v: Tensor) -> Tensor:

@@ -32,7 +32,9 @@ def draw(worth: Worth, path: Path) -> None:
     axes.invert_yaxis()
     what = "AUC" if worth.metric == "auc" else "accuracy"
     axes.set_xlabel(f"points of {what} (Shapley value, 95 % interval over {worth.rows} test rows)")
-    axes.set_title(f"{what}: {100 * worth.nobody:.1f} with nobody, {100 * worth.everyone:.1f} with all", loc="left")
+    start = f"{worth.start} alone" if worth.start else "nobody"
+    title = f"{what}: {100 * worth.nobody:.1f} with {start}, {100 * worth.everyone:.1f} with all"
+    axes.set_title(title, loc="left")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     with integrity.whole_file(path) as part:

@@ -13,7 +13,7 @@ from protoevfl.rows.encoders import Encoder, ImageEncoder, stacked
 from protoevfl.rows.feature_codes import FeatureSpec
 from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.frames import Parties, as_images, as_table, row_count, take
-from protoevfl.rows.table import PartyTable
+from protoevfl.rows.table import OwnRows, PartyTable
 
 PIXELS = "pixels"  # the name of the column that an array of images stands for
 
@@ -67,7 +67,27 @@ def prepare(
     rows = [encode(encoder, part, name) for part in parts if row_count(part)]
     aligned, others = rows[0], rows[1:]
     own = torch.cat(others) if others else aligned
-    return encoder, PartyTable(name, own, aligned, aligned[:0], encoder.spans)
+    numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
+    return encoder, PartyTable(name, own, aligned, aligned[:0], encoder.spans, numbers)
+
+
+def own_rows(
+    active: PartyTable,
+    labels: NDArray[np.int64],
+    unlabelled: int,
+    pool_labels: NDArray[np.int64] | None,
+) -> OwnRows | None:
+    """What the first party's own model learns from; None without labels of its pool.
+
+    labels        (N_a,) of the shared rows that have one
+    unlabelled    shared rows without a label; they stand first in the pool
+    pool_labels   of its further rows
+    """
+    if pool_labels is None or not (pool_labels >= 0).any():
+        return None
+    known = np.concatenate([labels, np.full(unlabelled, -1, np.int64), pool_labels])
+    rows = torch.cat([active.aligned, active.pool])
+    return OwnRows(rows, torch.from_numpy(known), active.query, len(active.aligned))
 
 
 def _fit(name: str, parts: Sequence[Any]) -> Encoder:

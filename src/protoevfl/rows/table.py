@@ -44,6 +44,27 @@ class PartyTable:
                 raise UserError(f"{self.name}: its {what} rows hold a value that is not finite; clean them first")
 
 
+@dataclass
+class OwnRows:
+    """The active party's own rows as its encoder left them: what its own model learns from.
+
+    First the rows shared with all parties, then those shared with some (`Further`), then the rest.
+    """
+
+    rows: Tensor  # (n, ...)
+    labels: Tensor  # (n,), -1 where unknown
+    query: Tensor  # (n_q, ...) its view of the rows to be predicted
+    shared_rows: int  # how many of `rows` some other party has
+
+
+@dataclass
+class Further:
+    """Rows the active party shares with some of the others, not with all of them."""
+
+    labels: Tensor  # (F,), -1 where unknown
+    shared: Tensor  # (M, F) bool: which party has the row; the active party has all
+
+
 @dataclass(frozen=True)
 class Labels:
     """The active party's labels, and labels that exist in a simulation only (to measure, never to train)."""
