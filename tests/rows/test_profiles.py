@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protoevfl.errors import UserError
-from protoevfl.rows import dataset, encode, fetch, profiles, raster, views
+from protoevfl.rows import dataset, fetch, profiles, raster, views
 from protoevfl.rows.profiles import majority_classes, nearest_counts, shares
 
 EQUAL = np.full(10, 6000)
@@ -16,7 +16,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.mark.parametrize("module", [dataset, encode, fetch, profiles, raster, views])
+@pytest.mark.parametrize("module", [dataset, fetch, profiles, raster, views])
 def test_examples_in_docstrings(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
