@@ -2,8 +2,8 @@
 
 The digits have 4 x 4 views, the worst conditioned case: a convolution of one member runs in another kernel than one of
 many, and Adam turns the rounding of a gradient near zero into a step. With 60 aligned rows and heads of 20 epochs that
-alone moved the accuracy by up to 10 points, so there are more of both. Tolerance: 0.04 in accuracy, bytes and rounds
-equal; tests/federation/engines/test_stacked.py holds the tight comparison.
+alone moved the accuracy by up to 10 points, so there are more of both, in double precision. Tolerance: 0.04 in
+accuracy, bytes and rounds equal; tests/federation/engines/test_stacked.py holds the tight comparison.
 """
 
 from typing import Any
@@ -36,6 +36,7 @@ def measured(method: str, seeds: list[int], engine: str) -> list[dict[str, Any]]
     )
 
 
+@pytest.mark.usefixtures("doubles")
 @pytest.mark.parametrize("method", MORE)
 def test_loop_and_stacked_and_one_seed_alone(method: str) -> None:
     stacked, loop = measured(method, [0, 1], "stacked"), measured(method, [0, 1], "loop")

@@ -172,10 +172,18 @@ def test_ctrl_c_keeps_what_is_finished_and_says_so(
     assert "2 of 5 runs were added" in capsys.readouterr().err
 
 
+def heeding_interrupts() -> None:
+    """For a child: under nohup and in background jobs SIGINT is ignored, and it inherits that, as it should."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_a_true_interrupt_of_a_true_process(out: Path) -> None:
     given = ["bench", *SMALL, "--set", "epochs=30", "--seeds", "0-50", "--out", str(out)]
     program = [sys.executable, "-m", "protoevfl", *given]
-    process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        program, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=heeding_interrupts
+    )
     try:
         deadline = time.monotonic() + 120
         while not records.read(out) and time.monotonic() < deadline:

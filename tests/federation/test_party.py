@@ -117,6 +117,7 @@ def alone(method: Method, make: Make, member: int) -> Party:
 
 
 @TABLES
+@pytest.mark.usefixtures("doubles")
 @pytest.mark.parametrize("name", ["proto_evfl", "layers", "vanilla"])
 def test_members_lent_out_and_put_back_answer_as_if_alone(name: str, make: Make) -> None:
     """Every request reaches some members only, in changing company; split learning has two networks a member."""
@@ -129,18 +130,15 @@ def test_members_lent_out_and_put_back_answer_as_if_alone(name: str, make: Make)
             replies = part.handle_all([request] * len(members))
             group.put(members, part)
             for m, reply in zip(members, replies, strict=True):
-                close(
-                    reply, singles[m].handle(request), 1e-4 if name == "vanilla" else 0.1 if name == "layers" else 5e-3
-                )
+                close(reply, singles[m].handle(request))
 
 
-def close(reply: Message, expected: Message, atol: float = 1e-4) -> None:
-    """Adam divides by the gradient's size, so that rounding of a tiny gradient can move a weight by the rate."""
+def close(reply: Message, expected: Message) -> None:
     assert type(reply) is type(expected)
     if hasattr(expected, "values"):
-        torch.testing.assert_close(values(reply), values(expected), atol=atol, rtol=1e-3)
+        torch.testing.assert_close(values(reply), values(expected), atol=1e-6, rtol=0)
     if isinstance(reply, Learned) and isinstance(expected, Learned):
-        torch.testing.assert_close(reply.prior, expected.prior, atol=atol, rtol=1e-3)
+        torch.testing.assert_close(reply.prior, expected.prior, atol=1e-6, rtol=0)
 
 
 def test_put_changes_the_members_lent_out_and_nobody_else() -> None:
@@ -190,6 +188,7 @@ def test_members_at_different_steps_are_of_different_kinds() -> None:
     assert group.kinds()[0] != group.kinds()[1]
 
 
+@pytest.mark.usefixtures("doubles")
 def test_a_whole_cohort_continues_after_parts_were_lent_out() -> None:
     group = cohort(SPLIT, image_table, 2)
     singles = [alone(SPLIT, image_table, m) for m in range(2)]

@@ -35,7 +35,9 @@ def test_the_made_up_example(tmp_path: Path) -> None:
     truth = tmp_path / "new" / "truth.csv"
     everyone, two = (evaluate(run, some, truth)["test"] for some in (new, {k: new[k] for k in ("bank", "insurer")}))
     assert everyone["auc"] > 0.82
-    assert 0.7 < two["auc"] < everyone["auc"]
+    assert two["auc"] > 0.7
+    alone = [evaluate(run, {name: file}, truth)["test"]["auc"] for name, file in new.items()]
+    assert everyone["auc"] > max(alone) + 0.02  # 0.88 and 0.82
     assert everyone["balanced_accuracy"] > 0.7
 
 

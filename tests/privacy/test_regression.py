@@ -11,13 +11,13 @@ DEFAULT = PrivacySettings(prototype_noise=4.0, class_noise=0.2, rank=16, release
 ROUNDS, SEEDS, CHANCE = 3, 6, 1 / CLASSES
 
 
-def canary(settings: PrivacySettings) -> float:
-    return investigate(cases(settings, SEEDS, ROUNDS, canary=True), "passive", 0).worst.accuracy
+def canary(settings: PrivacySettings, seeds: int = SEEDS) -> float:
+    return investigate(cases(settings, seeds, ROUNDS, canary=True), "passive", 0).worst.accuracy
 
 
 def test_default_keeps_the_canary_within_five_points_of_chance_and_of_its_proof() -> None:
-    found = canary(DEFAULT)
-    assert found <= CHANCE + 0.05 + 0.03  # 6 seeds x 100 rows, maximum over attacks: three points of luck
+    found = canary(DEFAULT, 96)  # with 6, rounding that turns a direction round moves it by more than a point
+    assert found <= CHANCE + 0.05 + 0.03  # the maximum over attacks: three points of luck
     assert found <= DEFAULT.guess_bound(ROWS, CLASSES, ROUNDS) + 0.03
 
 

@@ -34,13 +34,14 @@ def test_examples_run() -> None:
     assert doctest.testmod(cpu_threads).failed == 0
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_with_one_thread_or_a_gpu_there_is_one_lane() -> None:
     assert lanes_for(CPU) == torch.get_num_threads() == 1
     assert lanes_for(torch.device("cuda")) == 1
     assert engine().lanes is None
 
 
-@pytest.mark.usefixtures("two_threads")
+@pytest.mark.usefixtures("two_threads", "doubles")
 def test_halves_answer_as_the_whole() -> None:
     both = engine()
     assert [len(members) for members, _ in both.cohorts] == [3, 3]
@@ -54,7 +55,7 @@ def test_halves_answer_as_the_whole() -> None:
         other = whole.exchange(requests)
         assert list(one) == list(other)
         for a in WHERE:
-            torch.testing.assert_close(values(one[a]), values(other[a]), atol=1e-3, rtol=0)
+            torch.testing.assert_close(values(one[a]), values(other[a]), atol=1e-6, rtol=0)
     some = both.exchange({WHERE[0]: Embed("query")})  # only one half is asked
     assert list(some) == [WHERE[0]]
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.core.prototypes import class_means
-from protoevfl.privacy.attacks.chosen_embeddings import calibration, chosen_embeddings, spikes
+from protoevfl.privacy.attacks.chosen_embeddings import calibration, chosen_embeddings, codes, spikes
 from protoevfl.privacy.defences.noise import SeededNoise
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.protocol import asking
@@ -49,8 +49,9 @@ def test_one_known_label_undoes_a_mirror() -> None:
 def test_an_owner_that_says_nothing_gives_nothing_away() -> None:
     silent = lambda f: torch.zeros(Z, D)  # noqa: E731
     assert torch.equal(calibration(silent, D, ONE, 1.0), torch.eye(D, dtype=torch.float64))
-    for guess in chosen_embeddings(silent, D, Z, 4, NONE).values():
-        assert (guess.labels == guess.labels[0]).all()
+    assert not spikes(silent, D, Z, 4, NONE, 1.0).any()
+    for w in codes(silent, D, 4, NONE, 1.0, None).values():
+        assert (w.amax(1) - w.amin(1)).max() < 1e-6  # no class is preferred by more than rounding, about 1e-12
 
 
 def test_no_answer_is_no_guess_and_all_ways_are_tried() -> None:
