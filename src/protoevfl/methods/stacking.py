@@ -195,7 +195,7 @@ def _imputed(owner: LabelOwner, units: Tensor, others: list[int], width: int) ->
     """Further labelled rows that some of the others have (O, k, d), missing blocks regressed, and their labels (k,)."""
     assert owner.further is not None
     sent = _units(owner.memory["further"][others], width)  # (O, F, d)
-    shared = owner.further.shared[others]  # (O, F)
+    shared = owner.further.shared[others] & owner.memory["further"][others].any(-1)  # (O, F); zeros: it was away
     labelled = owner.further.labels >= 0
     blocks = []
     labels = []
