@@ -49,13 +49,11 @@ def owner_of(x: Tensor, y: Tensor, query: Tensor, classes: int = 3, shared: int 
     return LabelOwner(labels, classes, (0, 1), 5, own=OwnRows(x, y, query, shared))
 
 
-def trained(
-    count: int = 300, classes: int = 3, settings: OwnModelSettings = OwnModelSettings()
-) -> tuple[LabelOwner, Tensor, Tensor]:
+def trained(count: int = 300, classes: int = 3) -> tuple[LabelOwner, Tensor, Tensor]:
     x, y = data(count, 0, classes)
     query, truth = data(400, 1, classes)
     owner = owner_of(x, y, query, classes)
-    train_own_model(owner, settings)
+    train_own_model(owner, OwnModelSettings())
     return owner, y, truth
 
 
