@@ -1,7 +1,17 @@
 """Privacy settings of a run: read from presets and overrides, applied at the border, recorded."""
 
+import pytest
+import torch
+from torch import Tensor
+
 from protoevfl.bench.run import RunConfig, run
+from protoevfl.federation.federation import SimulatedRun, simulate
+from protoevfl.federation.party import Cohort
+from protoevfl.messages import Embeddings, Learn, Learned, payload_bytes
+from protoevfl.methods.proto_evfl import ProtoEVFL
+from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.settings.method_choice import privacy_of
+from tests.tiny import image_table, owner, quick
 
 QUICK = {"warm.epochs": 1, "rounds.count": 1, "rounds.epochs": 1, "head.epochs": 1, "head.members": 1}
 
@@ -24,13 +34,42 @@ def test_a_run_records_its_defences_and_what_they_spent() -> None:
     assert not plain["epsilon"]
 
 
-def test_pseudo_labels_are_made_with_the_prototypes_a_party_was_sent() -> None:
-    """Not with the owner's exact ones: noise that drowns everything must show in what a party can do alone."""
-    cell = {"dataset": "digits", "aligned": 100, "pool": 200}
-    told = {}
-    for sigma in (0.0, 1e6):
-        noisy = {**QUICK, "warm.epochs": 3, "privacy.prototype_noise": sigma, "privacy.class_noise": 0.0}
-        (record,) = run(RunConfig(**cell, overrides=noisy), [0], device="cpu")  # type: ignore[arg-type]
-        rates = record["metrics"]["pseudo_label_accuracy"]
-        told[sigma] = sum(rates[m] for m in "123") / 3
-    assert told[0.0] > told[1e6] + 0.1
+def test_pseudo_labels_are_made_with_the_prototypes_a_party_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with the owner's exact ones, which only the active party knows: to the last bit what was in its message."""
+    sent: list[Tensor] = []
+    used: list[Tensor] = []
+    learn, alone = ProtoEVFL.learn, ProtoEVFL.alone
+
+    def learning(self: ProtoEVFL, cohort: Cohort, request: Learn) -> Learned:
+        sent.append(request.prototypes)
+        return learn(self, cohort, request)
+
+    def naming(self: ProtoEVFL, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
+        used.append(mu)
+        return alone(self, cohort, mu, shown)
+
+    monkeypatch.setattr(ProtoEVFL, "learn", learning)
+    monkeypatch.setattr(ProtoEVFL, "alone", naming)
+    noisy = {**QUICK, "privacy.prototype_noise": 4.0, "privacy.class_noise": 0.0}
+    run(RunConfig(dataset="digits", aligned=60, pool=60, overrides=noisy), [0], device="cpu", engine="loop")
+    assert len(sent) == len(used) == 4  # one round; the loop asks party after party
+    assert [torch.equal(mine, told) for mine, told in zip(used, sent, strict=True)] == [False, True, True, True]
+
+
+def test_messages_are_recorded_only_where_they_are_asked_for() -> None:
+    method = quick("proto_evfl")
+    kept = {}
+    for record in (False, True):
+        run_of_two = SimulatedRun([image_table(0, m) for m in (0, 1)], owner(0, 2), 0)
+        federation = simulate(method, [run_of_two], PrivacySettings(clip=0.5), engine="loop", record=record)
+        federation.train()
+        kept[record] = federation.border.recorded
+    assert kept[False] is None
+    assert kept[True] is not None
+    uploads = [reply for _, party, _, reply in kept[True].transcript if party == 1]
+    assert uploads
+    for reply in uploads:  # as the guard let it leave
+        assert isinstance(reply, Embeddings | Learned)
+        assert reply.values.norm(dim=1).max() < 0.5001
+    counted = sum(payload_bytes(reply) for reply in uploads)
+    assert counted == federation.traffic()["bytes"]["up"]

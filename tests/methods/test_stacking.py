@@ -1,4 +1,4 @@
-"""The joint model of images: two honest scores multiplied, a gate, self-training, and rows that only some parties have."""
+"""The joint model of images: two honest scores multiplied, a gate, self-training, rows that only some parties have."""
 
 import pytest
 import torch
