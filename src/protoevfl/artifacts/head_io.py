@@ -16,7 +16,9 @@ from protoevfl.methods.cross_view import ThreeHeads
 
 
 def pack(head: nn.Module | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """({kind, sizes, settings}, tensors)."""
+    """({kind, sizes, settings}, tensors); nothing where there is no head."""
+    if head is None:
+        return {}, {}
     if type(head) is HeadNet:
         facts = _sizes(head)
     elif type(head) is ThreeHeads:
@@ -28,8 +30,10 @@ def pack(head: nn.Module | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return {"kind": type(head).__name__, **facts}, tensors
 
 
-def unpack(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module:
+def unpack(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module | None:
     """The head that `pack` took apart, ready to predict."""
+    if not facts:
+        return None
     known = {f.name for f in fields(HeadSettings)}
     settings = HeadSettings(**{name: value for name, value in facts["settings"].items() if name in known})
     keys = torch.arange(facts["members"])  # used for random draws in training only

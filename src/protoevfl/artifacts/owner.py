@@ -7,7 +7,7 @@ received while it measured itself; with them every subset of parties can be meas
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl.artifacts import head_io, integrity
+from protoevfl.errors import UserError
 from protoevfl.federation.lockstep import Address, lockstep
-from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.owner import Further, LabelOwner, OwnRows
 from protoevfl.messages import Embeddings, Message
 from protoevfl.method import Method
 from protoevfl.privacy.policy import OwnerGuard, PrivacySettings, settings_from
@@ -33,6 +34,7 @@ class TestRows:
     __test__ = False  # not a test case
     embeddings: dict[int, Tensor]
     labels: Tensor
+    own: Tensor | None = None  # (n, ...) the active party's encoded rows, for its own model
 
 
 @dataclass(frozen=True)
@@ -43,24 +45,63 @@ class StoredOwner:
     labels: Tensor  # (N_a,) of the training rows
     method: Method
     privacy: PrivacySettings
-    head: nn.Module
+    head: nn.Module | None  # None where the joint model is fitted anew from the shared rows (methods/joint.py)
     memory: dict[str, Tensor]
     test: TestRows
     metrics: dict[str, Any]
     unseen: tuple[int, ...] = ()
     rare: tuple[int, ...] = ()
     key: int = 0  # of random draws, where a method makes some to predict
+    cache: dict[Any, Any] = field(default_factory=dict, compare=False)  # models fitted from the memory
+
+    @classmethod
+    def of(
+        cls,
+        owner: LabelOwner,
+        method: Method,
+        privacy: PrivacySettings,
+        parties: tuple[str, ...],
+        classes: tuple[str, ...],
+        label_column: str,
+        test: TestRows,
+    ) -> "StoredOwner":
+        """What is kept of a trained owner."""
+        memory = {name: tensor.detach().cpu() for name, tensor in owner.memory.items() if not name.startswith("guard.")}
+        if owner.head is None and "linear" not in memory:
+            raise UserError(f"{method.name} has not trained a head; nothing can be kept")
+        return cls(
+            parties=parties,
+            classes=classes,
+            label_column=label_column,
+            labels=owner.labels.cpu(),
+            method=method,
+            privacy=privacy,
+            head=None if owner.head is None else owner.head.cpu(),
+            memory=memory,
+            test=test,
+            metrics={},
+            unseen=owner.unseen,
+            rare=owner.rare,
+            key=owner.key,
+        )
+
+    @property
+    def has_own_model(self) -> bool:
+        return "own.shared" in self.memory
 
     def probabilities(
         self,
         embeddings: Mapping[int, Tensor],
         present: Tensor,
+        own: Tensor | None = None,
         examples: Mapping[int, int] | None = None,
         attributes: Tensor | None = None,
     ) -> Tensor:
         """(n, Z) from embeddings (n, d) by party number; present (M, n) says which lines of them are real.
 
-        Two and more unseen classes get their names from `examples` (class -> row) or `attributes` (Z, K).
+        own          (n, ...) the active party's encoded rows, where its own model takes part
+        examples     class -> row: names of two and more unseen classes
+        attributes   (Z, K): the same
         """
         guard, owner = self._guard(), replace(self._owner(), attributes=attributes)
         known = {m: _values(guard.received(m, Embeddings(f))) for m, f in embeddings.items()}
@@ -69,7 +110,7 @@ class StoredOwner:
         for code in sorted(set(codes.tolist())):
             subset = tuple(m for m in range(len(self.parties)) if code >> m & 1)
             for rows in torch.split((codes == code).nonzero()[:, 0], ROWS):
-                owner = replace(owner, examples=among(rows, examples or {}))
+                owner = replace(owner, examples=among(rows, examples or {}), own=_own(own, rows))
                 out[rows] = self._ask(owner, {m: f[rows] for m, f in known.items()}, subset)
         return out
 
@@ -77,7 +118,7 @@ class StoredOwner:
         """(n, Z) of test rows from these parties only."""
         present = torch.zeros(len(self.parties), len(rows.labels), dtype=torch.bool)
         present[list(parties)] = True
-        return self.probabilities(rows.embeddings, present)
+        return self.probabilities(rows.embeddings, present, rows.own)
 
     def _ask(self, owner: LabelOwner, embeddings: dict[int, Tensor], subset: tuple[int, ...]) -> Tensor:
         talks = {0: self.method.predict(owner, subset)}
@@ -85,10 +126,21 @@ class StoredOwner:
         return probabilities.detach().cpu().float()
 
     def _owner(self) -> LabelOwner:
+        further = None
+        if "further.labels" in self.memory:
+            further = Further(self.memory["further.labels"], self.memory["further.shared"])
         return LabelOwner(
-            self.labels, len(self.classes), tuple(range(len(self.parties))), self.key, unseen=self.unseen,
-            rare=self.rare, head=self.head, memory=dict(self.memory),
-        )  # fmt: skip
+            self.labels,
+            len(self.classes),
+            tuple(range(len(self.parties))),
+            self.key,
+            unseen=self.unseen,
+            rare=self.rare,
+            head=self.head,
+            memory=dict(self.memory),
+            further=further,
+            cache=self.cache,
+        )
 
     def _guard(self) -> OwnerGuard:
         return OwnerGuard(self.privacy, self.labels, len(self.classes))
@@ -99,7 +151,8 @@ class StoredOwner:
         kept = {f"head.{n}": t for n, t in tensors.items()} | {f"memory.{n}": t for n, t in self.memory.items()}
         integrity.write_tensors(folder / "head.safetensors", {**kept, "labels": self.labels})
         test = {f"party.{m}": f for m, f in self.test.embeddings.items()}
-        integrity.write_tensors(folder / "test.safetensors", {**test, "labels": self.test.labels})
+        own = {} if self.test.own is None else {"own": self.test.own}
+        integrity.write_tensors(folder / "test.safetensors", {**test, **own, "labels": self.test.labels})
         integrity.write_json(folder / "metrics.json", self.metrics)
         facts = {
             "parties": list(self.parties),
@@ -129,7 +182,11 @@ class StoredOwner:
                 privacy=settings_from(facts["privacy"]),
                 head=head_io.unpack(facts["head"], _under("head.", tensors)),
                 memory=_under("memory.", tensors),
-                test=TestRows({int(m): f for m, f in _under("party.", test).items()}, test["labels"]),
+                test=TestRows(
+                    {int(m): f for m, f in _under("party.", test).items()},
+                    test["labels"],
+                    test.get("own"),
+                ),
                 metrics=integrity.read_json(folder / "metrics.json"),
                 unseen=tuple(facts["unseen"]),
                 rare=tuple(facts["rare"]),
@@ -156,6 +213,11 @@ class _Known:
     def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message]:
         some = next(iter(self.embeddings.values()))
         return {(run, m): Embeddings(self.embeddings.get(m, torch.zeros_like(some))) for run, m in requests}
+
+
+def _own(own: Tensor | None, rows: Tensor) -> OwnRows | None:
+    """The active party's own view of the rows to be predicted; what the model learnt from is not kept."""
+    return None if own is None else OwnRows(own[:0], rows[:0], own[rows], 0)
 
 
 def _values(message: Message) -> Tensor:

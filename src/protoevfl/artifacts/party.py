@@ -23,6 +23,7 @@ from protoevfl.privacy.defences.noise import SeededNoise
 from protoevfl.privacy.policy import PartyGuard, PrivacySettings, settings_from
 from protoevfl.rows.alignment import Alignment
 from protoevfl.rows.encoders import Encoder, encoder_from, encoder_state, row_shape
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.ids import IdRules
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.method_choice import method_facts, method_from
@@ -61,7 +62,10 @@ class StoredParty:
     def party(self, device: str = "cpu") -> Party:
         """The trained party without any row."""
         nothing = torch.zeros((0, *row_shape(self.encoder)), dtype=getattr(torch, self.dtype))
-        party = Party(self.method, PartyTable(self.name, nothing, nothing, nothing, self.encoder.spans), 0, device)
+        encoder = self.encoder
+        numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
+        table = PartyTable(self.name, nothing, nothing, nothing, encoder.spans, numbers)
+        party = Party(self.method, table, 0, device)
         party.restore(self.state)
         return party
 

@@ -86,15 +86,21 @@ def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False
     loaded = load(config)
     with Bars() as bars:
         found = align_files(loaded, Terminal(bars), overwrite)
-    facts = {name: {"digest": a.digest, **a.counts} for name, a in found.items()}
+    sides = [(other, a) for other, pair in found.items() for a in pair.values()]
+    facts = {
+        other: {name: {"digest": a.digest, **a.counts} for name, a in pair.items()} for other, pair in found.items()
+    }
     if as_json:
         print(json.dumps(facts))
         return
     from protoevfl.cli.tables import print_table
 
-    rows = [[name, str(a.counts["input"]), str(a.counts["dropped"]), str(a.counts["matched"]), a.digest[:12]]
-            for name, a in found.items()]  # fmt: skip
-    print_table(["party", "rows", "dropped", "in common", "digest"], rows, "Private set intersection", 1)
+    rows = [
+        [a.party, *(str(a.counts[n]) for n in ("input", "dropped", "matched")), other, a.digest[:12]]
+        for other, a in sides
+    ]
+    head = ["party", "rows", "dropped", "shared", "pair with", "digest"]
+    print_table(head, rows, "Private set intersection of the active party with each other one", 1)
     note(f"wrote {alignment_folder(loaded)}; next: protoevfl train {config}")
 
 

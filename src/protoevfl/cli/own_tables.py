@@ -27,9 +27,10 @@ def show_report(report: "Report", config: Path) -> None:
         rows.append(["(no label)", f"{report.unlabelled:,}", _common(report, None)])
         print_table(["class", "rows", "of them in common"], rows, "Labels", 1)
     for name, n in report.pairs.items():
-        print(f"ids in common with {name}: {n:,}")
-    if report.common is not None:
-        print(f"ids in common to all parties: {report.common:,}")
+        print(f"rows shared with {name}: {n:,}")
+    if report.kinds:
+        rows = [[f"shared with {who}", f"{n['labelled']:,}", f"{n['unlabelled']:,}"] for who, n in report.kinds.items()]
+        print_table(["rows of the label party", "labelled", "not labelled"], rows, "All of them are used", 1)
     if (e := report.estimate) is not None:
         print(f"about {duration(e['seconds'])}, {size(e['memory'])} of memory, {size(e['traffic'])} between parties")
         print(f"  ({e['how']})")
@@ -64,15 +65,39 @@ def show_metrics(found: Mapping[str, Any], title: str) -> None:
     if not found["rows"]:
         print("no test rows were kept (test = 0)")
         return
-    table = [["all rows", f"{found['rows']:,}", *_numbers(found["test"])]]
+    table = [["all parties", f"{found['rows']:,}", *_numbers(found["test"])]]
+    if "alone" in found:
+        table.append(["alone, all its labels", f"{found['rows']:,}", *_numbers(found["alone"])])
     table += [[name, f"{m.get('rows', found['rows']):,}", *_numbers(m)] for name, m in found.get("subsets", {}).items()]
     common = found["majority"]
-    table.append([f"always '{common['class']}'", f"{found['rows']:,}", percent(common["accuracy"]), "-", "-"])
-    print_table(["parties", "rows", "accuracy %", "balanced %", "AUC %"], table, title, 1)
+    table.append([f"always '{common['class']}'", f"{found['rows']:,}", percent(common["accuracy"]), "-", "-", "-"])
+    print_table(["parties", "rows", "accuracy %", "balanced %", "AUC %", "Brier"], table, title, 1)
+    if "gain" in found:
+        print(joining(found["gain"]))
+
+
+def joining(gain: Mapping[str, Any]) -> str:
+    """Does joining pay? One sentence with the paired gain and its interval, in points.
+
+    >>> joining({"metric": "auc", "gain": 0.047, "low": 0.031, "high": 0.064})
+    'joining pays: 4.7 points of AUC over the label party alone (95 % interval 3.1 to 6.4)'
+    >>> joining({"metric": "accuracy", "gain": 0.002, "low": -0.01, "high": 0.015})
+    'joining does not pay here: 0.2 points of accuracy over the label party alone (95 % interval -1.0 to 1.5)'
+    """
+    if gain["gain"] is None:
+        return "whether joining pays cannot be told: the test rows are of one class"
+    verdict = "joining pays" if gain["low"] > 0 else "joining does not pay here"
+    what = "AUC" if gain["metric"] == "auc" else "accuracy"
+    points, low, high = (100 * gain[name] for name in ("gain", "low", "high"))
+    return (
+        f"{verdict}: {points:.1f} points of {what} over the label party alone (95 % interval {low:.1f} to {high:.1f})"
+    )
 
 
 def _numbers(m: Mapping[str, Any]) -> list[str]:
-    return [percent(v) if (v := m[name]) is not None else "-" for name in ("accuracy", "balanced_accuracy", "auc")]
+    rates = [percent(v) if (v := m[name]) is not None else "-" for name in ("accuracy", "balanced_accuracy", "auc")]
+    brier = m.get("brier")
+    return [*rates, "-" if brier is None else f"{brier:.3f}"]
 
 
 def show_cost(found: Mapping[str, Any]) -> None:

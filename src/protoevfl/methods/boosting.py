@@ -28,16 +28,20 @@ NODES: dict[str, tuple[str, Any]] = {  # our name -> scikit-learn's, and the typ
 }
 NAMES = (*NODES, "root", "base")
 CHUNK = 1 << 22  # (row, tree) pairs walked at a time
+FEW_CELLS = 1_000_000  # below this threads wait for each other longer than they work
 
 
 def fit_boosting(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, settings: Mapping[str, Any]) -> Any:
     """One fitted scikit-learn model on rows x (n, D) with classes y (n,); rows of one class have nothing to tell."""
     from sklearn.dummy import DummyClassifier
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
 
     if len(np.unique(y)) == 1:
         return DummyClassifier(strategy="prior").fit(x, y)
-    return HistGradientBoostingClassifier(random_state=seed % 2**31, early_stopping=False, **settings).fit(x, y)
+    model = HistGradientBoostingClassifier(random_state=seed % 2**31, early_stopping=False, **settings)
+    with threadpool_limits(1 if x.size < FEW_CELLS else None):
+        return model.fit(x, y)
 
 
 def as_tensors(models: Sequence[Any], classes: int) -> dict[str, Tensor]:

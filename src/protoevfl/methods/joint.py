@@ -33,6 +33,7 @@ LAMBDAS = np.logspace(1.5, -1.5, 7)
 LEAST_GAIN = 0.5  # standard errors
 FOLDS = 10
 REPEATS = 2
+SMALL = 1500  # rows times classes up to which cross-validation is repeated
 RANK = 200  # directions of the kernel that are used
 MIX = 0.5  # share of the Gaussian kernel
 CHUNK = 8192  # rows predicted at a time
@@ -102,12 +103,21 @@ def log_loss(logits: Floats, labels: NDArray[np.int64]) -> Floats:
 
 def fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], seed: int = 0) -> Joint:
     """The joint model from own scores (n, Z), features (n, D) of the parties present, and labels (n,)."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # matrices this small are slower on several threads
+        return _fit_joint(own, features, labels, seed)
+
+
+def _fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], seed: int) -> Joint:
+    from scipy.linalg import eigh
+
     kernel = Kernel.of(features)
     gram = kernel(features)
-    eigenvalues, vectors = np.linalg.eigh(gram)
-    top = np.argsort(-eigenvalues)[:RANK]
-    top = top[eigenvalues[top] > 1e-6 * max(eigenvalues.max(), 1e-12)]
-    basis = vectors[:, top] / np.sqrt(eigenvalues[top])
+    most = len(gram) - 1
+    eigenvalues, vectors = eigh(gram, subset_by_index=[max(0, most - RANK + 1), most])
+    kept = eigenvalues > 1e-6 * max(eigenvalues[-1], 1e-12)
+    basis = vectors[:, kept] / np.sqrt(eigenvalues[kept])
     x = gram @ basis
     path = np.array([_fit(own, x, labels, strength) for strength in LAMBDAS])
     losses = _cross_validated(own, x, labels, path, seed)  # (lambdas, n)
@@ -129,8 +139,8 @@ def fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], seed: in
 
 def _cross_validated(own: Floats, x: Floats, labels: NDArray[np.int64], path: Floats, seed: int) -> Floats:
     """Log-loss (lambdas, n) of every row by models that have not seen it, mean over the repeats."""
-    few = own.shape[1] == 2  # more classes, more weights: fewer fits
-    folds, repeats = (FOLDS, REPEATS) if few else (FOLDS // 2, 1)
+    small = len(labels) * own.shape[1] <= SMALL  # few rows and classes: more folds, several times
+    folds, repeats = (FOLDS, REPEATS) if small else (FOLDS // 2, 1)
     losses = np.zeros((len(LAMBDAS), len(labels)))
     for repeat in range(repeats):
         for train, held in _stratified(labels, min(folds, len(labels)), seed + repeat):

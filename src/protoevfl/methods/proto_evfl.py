@@ -58,6 +58,7 @@ class ProtoEVFL:
     """Fields are the method's settings; presets live in protoevfl/settings/presets/proto_evfl.json."""
 
     name: ClassVar[str] = "proto_evfl"
+    uses_every_label: ClassVar[bool] = True
     warm: WarmUpSettings = field(default_factory=WarmUpSettings)
     rounds: RoundSettings = field(default_factory=RoundSettings)
     head: HeadSettings = field(default_factory=HeadSettings)
@@ -157,7 +158,11 @@ class ProtoEVFL:
         if owner.further is not None:
             asked = [m for m in owner.parties if bool(owner.further.shared[m].any())]
             replies = yield {m: Embed("further") for m in asked}
-            owner.memory["further"] = self.further_blocks(owner, replies, f.shape[-1])
+            owner.memory |= {
+                "further": self.further_blocks(owner, replies, f.shape[-1]),
+                "further.labels": owner.further.labels,
+                "further.shared": owner.further.shared,
+            }
             yield Report("further rows", 1, 1)
         drawn = yield from self.described(owner, f, mu)
         if not (self.head_each_round or linear):

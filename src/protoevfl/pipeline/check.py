@@ -11,13 +11,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
 from protoevfl.pipeline.estimate import Size, estimate
-from protoevfl.pipeline.prepare import check_labels, party_order, read_ids, read_labels, split_rows
+from protoevfl.pipeline.prepare import (
+    check_labels,
+    cut_rows,
+    party_order,
+    read_ids,
+    read_labels,
+    sharing,
+)
 from protoevfl.pipeline.simulate import method_and_privacy
-from protoevfl.rows.align import plain_intersection, suspects
+from protoevfl.rows.align import suspects
 from protoevfl.rows.encoders import ImageEncoder, row_shape
 from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import iter_batches
@@ -56,6 +64,7 @@ class Report:
     common: int | None = None
     common_classes: dict[str, int] = field(default_factory=dict)
     pairs: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, dict[str, int]] = field(default_factory=dict)  # shared with all, some, nobody -> rows
     estimate: dict[str, Any] | None = None
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -171,30 +180,37 @@ def _labels(
         report.unlabelled = int((labels < 0).sum())
     if active not in files or len(ids) < len(config.parties):
         return
-    own = set(ids[active].values)
-    report.pairs = {name: len(own & set(other.values)) for name, other in ids.items() if name != active}
     ordered = {name: ids[name] for name in party_order(config)}
     try:
-        aligned = plain_intersection(ordered, config.alignment.minimum)
-        report.common = len(aligned[active].rows)
-        at = dict(zip(ids[active].rows.tolist(), ids[active].values, strict=True))
-        common = labels[aligned[active].rows]
-        parts = split_rows(
-            common, [at[r] for r in aligned[active].rows.tolist()], config.seed, config.test, config.validation
-        )
-        report.warnings += check_labels(common, parts, classes, config)
+        shared = sharing(config, ordered, kept=False)
+        report.common = len(shared.common)
+        rows = cut_rows(config, ids[active], labels, shared)
+        report.warnings += check_labels(labels, rows, classes, config)
     except UserError as error:
         report.errors.append(str(error))
         return
+    has = shared.place >= 0
+    report.pairs = {name: int(has[m].sum()) for m, name in enumerate(list(ordered)[1:])}
+    report.kinds = _kinds(labels, has)
+    common = labels[shared.common]
     report.common_classes = dict(
         zip(classes, np.bincount(common[common >= 0], minlength=len(classes)).tolist(), strict=True)
     )
-    _about_common(report, len(parts.test))
+    _about_common(report, len(rows.test))
     if max(len(some.values) for some in ids.values()) <= SPELLINGS:
         report.warnings += suspects(ordered)
     for name, size in sizes.items():
-        pool = min(config.pool, size.pool - len(parts.train) - len(parts.kept_aside))
-        sizes[name] = replace(size, pool=max(0, pool), aligned=len(parts.train), query=len(parts.kept_aside))
+        pool = min(config.pool, size.pool - len(rows.train) - len(rows.kept_aside))
+        sizes[name] = replace(size, pool=max(0, pool), aligned=len(rows.train), query=len(rows.kept_aside))
+
+
+def _kinds(labels: NDArray[np.int64], has: NDArray[np.bool_]) -> dict[str, dict[str, int]]:
+    """How many rows of the active party are shared with all, some or none of the others, labelled or not."""
+    kinds = {"all": has.all(0), "some": has.any(0) & ~has.all(0), "nobody": ~has.any(0)}
+    return {
+        who: {"labelled": int((labels[rows] >= 0).sum()), "unlabelled": int((labels[rows] < 0).sum())}
+        for who, rows in kinds.items()
+    }
 
 
 def _about_common(report: Report, test: int) -> None:

@@ -36,7 +36,8 @@ def labelled_rows(run: Run, inputs: Mapping[str, Path], labels: Path | None = No
         raise UserError(f"no row is in every input and has a label in {file.name}")
     index = torch.tensor(rows)
     embeddings = {m: f[found.place[m][index]] for m, f in found.embeddings.items()}
-    return TestRows(embeddings, torch.tensor([truth[found.ids[i]] for i in rows]))
+    own = None if found.own is None else found.own[index]
+    return TestRows(embeddings, torch.tensor([truth[found.ids[i]] for i in rows]), own)
 
 
 def read_truth(run: Run, path: Path) -> dict[str, int]:

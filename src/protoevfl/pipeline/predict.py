@@ -35,6 +35,7 @@ class Input:
     ids: Ids
     embeddings: Tensor
     id_table: Any  # pyarrow Table of the kept rows, in the order of ids.values
+    encoded: Tensor | None = None  # (n, ...) rows as the own model takes them; the active party's only
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Predictions:
     parties: tuple[str, ...]
     place: dict[int, Tensor]  # party number -> (n,) row of its embeddings, -1 where it has none
     embeddings: dict[int, Tensor]
+    own: Tensor | None = None  # (n, ...) the active party's encoded rows
 
     def table(self) -> Any:
         """id column(s), class, p_<class> ..., parties (joined by +)."""
@@ -73,7 +75,7 @@ def free(name: str, taken: Mapping[str, Any]) -> str:
     return name if name not in taken else free(f"{name}_", taken)
 
 
-def read_input(party: StoredParty, path: Path, device: str = "cpu") -> Input:
+def read_input(party: StoredParty, path: Path, device: str = "cpu", keep_encoded: bool = False) -> Input:
     """A party's ids and embeddings of all rows of a file; needs the columns its encoder was fitted on."""
     info = scan(path)
     require_columns(info, [*party.id_columns, *party.encoder.columns])
@@ -82,8 +84,11 @@ def read_input(party: StoredParty, path: Path, device: str = "cpu") -> Input:
     ids = collect([table[c].to_pylist() for c in columns], party.id_rules, path.name, party.on_bad_ids)
     if not len(ids.values):
         raise UserError(f"{path.name} has no row with a usable id")
-    embeddings = party.embed(encoded_batches(party.encoder, path), device)[torch.from_numpy(ids.rows)]
-    return Input(party, ids, embeddings, table.take(ids.rows))
+    kept = torch.from_numpy(ids.rows)
+    batches = list(encoded_batches(party.encoder, path))
+    embeddings = party.embed(batches, device)[kept]
+    encoded = torch.cat(batches)[kept] if keep_encoded else None
+    return Input(party, ids, embeddings, table.take(ids.rows), encoded)
 
 
 def predict(
@@ -104,7 +109,10 @@ def predict(
     wanted = unseen_classes(owner, examples or {})
     told = None if attributes is None else read_attributes(attributes, owner.classes)
     stored = sorted((run.need_party(name) for name in inputs), key=lambda party: party.index)
-    read = [read_input(party, Path(inputs[party.name]), device) for party in stored]
+    read = [
+        read_input(party, Path(inputs[party.name]), device, owner.has_own_model and party.index == 0)
+        for party in stored
+    ]
     ids, id_table = join_ids(read)
     number = {value: i for i, value in enumerate(ids)}
     place = {i.party.index: torch.full((len(ids),), -1) for i in read}
@@ -115,11 +123,14 @@ def predict(
         present[m] = at >= 0
     shown = example_rows(wanted, number, present, stored[0].id_rules)
     embeddings = {i.party.index: i.embeddings for i in read}
+    encoded = read[0].encoded  # the active party's input comes first
+    own = None if encoded is None else encoded[place[0].clamp(min=0)]
     parts = []
     for rows in torch.split(torch.arange(len(ids)), ROWS):
         some = {m: f[place[m][rows].clamp(min=0)] for m, f in embeddings.items()}
-        parts.append(owner.probabilities(some, present[:, rows], among(rows, shown), told))
-    return Predictions(ids, id_table, torch.cat(parts), present, owner.classes, owner.parties, place, embeddings)
+        mine = None if own is None else own[rows]
+        parts.append(owner.probabilities(some, present[:, rows], mine, among(rows, shown), told))
+    return Predictions(ids, id_table, torch.cat(parts), present, owner.classes, owner.parties, place, embeddings, own)
 
 
 def unseen_classes(owner: StoredOwner, examples: Mapping[str, str]) -> dict[int, str]:

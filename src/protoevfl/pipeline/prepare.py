@@ -1,13 +1,16 @@
-"""From files to what training needs: ids, alignment, labels, test part, and each party's table.
+"""From files to what training needs: ids, who shares which row, labels, test part, and each party's table.
 
-The common rows with a label are cut, class by class, into training, validation and test rows by a keyed hash of
-the id, so that the same seed keeps the same people aside whatever the order of the files. Common rows without a label
-join the parties' unaligned rows. A party's encoder is fitted on its rows outside test and validation.
+Every row of the active party counts: rows shared with all parties, with some of them, with nobody; labelled or not.
+The labelled rows common to all are cut, class by class, into training, validation and test rows by a keyed hash of
+the id, so that the same seed keeps the same people aside whatever the order of the files. Labelled rows shared with
+some of the others train too; all other rows are a party's own (its pool), and the active party's own model learns from
+those that have a label. A party's encoder is fitted on its rows outside test and validation.
 """
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.errors import UserError
+from protoevfl.federation.owner import Further, OwnRows
 from protoevfl.observer import SILENT, Observer
 from protoevfl.rows.align import plain_intersection
 from protoevfl.rows.alignment import Alignment, same_order, verify
 from protoevfl.rows.encoders import Encoder, encode_rows, fit_encoder, row_shape
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import read_columns
 from protoevfl.rows.ids import IdRules, Ids, collect
 from protoevfl.rows.labels import encode_labels
@@ -53,8 +58,9 @@ class OneParty:
     file: PartyFile
     table: PartyTable
     encoder: Encoder
-    alignment: Alignment
+    alignment: Alignment | None  # with the active party, which itself has one per pair
     facts: dict[str, Any]
+    pool_rows: Places  # rows of the file that are its pool
 
 
 @dataclass(frozen=True)
@@ -63,16 +69,42 @@ class Prepared:
 
     parties: tuple[OneParty, ...]
     classes: tuple[str, ...]
-    labels: Tensor  # (N_a,) of the training rows
+    labels: Tensor  # (N_a,) of the training rows shared by all
     test_labels: Tensor
     validation_labels: Tensor
+    own: OwnRows | None = None  # every label of the active party, where it has more than the shared ones
+    further: Further | None = None  # labelled rows shared with some of the others
     notes: list[str] = field(default_factory=list)
 
     @property
+    def known_labels(self) -> Tensor:
+        """All labels that training may use."""
+        return self.labels if self.own is None else self.own.labels[self.own.labels >= 0]
+
+    @property
     def unseen(self) -> tuple[int, ...]:
-        """Classes that the configuration lists and no training row has."""
-        counts = torch.bincount(self.labels, minlength=len(self.classes))
+        """Classes that the configuration lists and no label shows."""
+        counts = torch.bincount(self.known_labels.cpu(), minlength=len(self.classes))
         return tuple((counts == 0).nonzero()[:, 0].tolist())
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Who has which row of the active party's file."""
+
+    place: Places  # (others, rows): the row of the other party's file, -1 where it has none
+    alignments: Mapping[str, Alignment]  # each other party's side of its pair
+
+    @property
+    def common(self) -> Places:
+        """Rows that all parties have."""
+        return np.flatnonzero((self.place >= 0).all(0))
+
+    @property
+    def partly(self) -> Places:
+        """Rows that some of the others have, not all."""
+        has = self.place >= 0
+        return np.flatnonzero(has.any(0) & ~has.all(0))
 
 
 def party_order(config: Config) -> list[str]:
@@ -100,18 +132,33 @@ def read_labels(config: Config, file: PartyFile) -> tuple[NDArray[np.int64], tup
     return encode_labels(found, f"{file.info.path.name} column '{column}'", config.label.classes)
 
 
-def common_rows(config: Config, ids: Mapping[str, Ids]) -> dict[str, Alignment]:
-    """The alignment that `protoevfl align` left, checked against the files; else the plain intersection."""
+def sharing(config: Config, ids: Mapping[str, Ids], kept: bool = True) -> Sharing:
+    """Each pair's alignment as `protoevfl align` left it (if `kept` ones are wanted), checked against the files;
+    else the plain intersection. The active party comes first among `ids`."""
+    active, *others = ids
     folder = alignment_folder(config)
-    if not folder.is_dir():
-        return plain_intersection(ids, config.alignment.minimum)
-    found = {name: Alignment.load(folder / name) for name in ids}
-    same_order(found.values())
-    for name, alignment in found.items():
+    place = np.full((len(others), ids[active].counts.input), -1, np.int64)
+    alignments = {}
+    for m, other in enumerate(others):
+        pair = {name: ids[name] for name in (active, other)}
+        if kept and folder.is_dir():
+            aligned = kept_pair(config, folder / other, pair)
+        else:
+            aligned = plain_intersection(pair, config.alignment.minimum)
+        place[m, aligned[active].rows] = aligned[other].rows
+        alignments[other] = aligned[other]
+    return Sharing(place, alignments)
+
+
+def kept_pair(config: Config, folder: Path, pair: Mapping[str, Ids]) -> dict[str, Alignment]:
+    """The two sides of a pair that `protoevfl align` wrote; the files must not have changed since."""
+    aligned = {name: Alignment.load(folder / name) for name in pair}
+    same_order(aligned.values())
+    for name, alignment in aligned.items():
         if alignment.rules != config.id_rules:
             raise UserError(f"the alignment in {folder} was made with other id rules; run align again")
-        verify(alignment, ids[name])
-    return found
+        verify(alignment, pair[name])
+    return aligned
 
 
 def alignment_folder(config: Config) -> Any:
@@ -140,76 +187,179 @@ def split_rows(labels: NDArray[np.int64], ids: list[str], seed: int, test: float
 
 def prepare(config: Config, observer: Observer = SILENT) -> Prepared:
     """Read the files of all parties in this process (simulation)."""
-    files, names = resolve(config), party_order(config)
+    files = resolve(config)
+    names = party_order(config)
     ids = {}
     for i, name in enumerate(names):
         observer.progress("reading ids", i, len(names))
         ids[name] = read_ids(files[name], config.id_rules, config.alignment.on_bad_ids)
-    aligned = common_rows(config, ids)
+    shared = sharing(config, ids)
     active = names[0]
-    every, classes = read_labels(config, files[active])
-    labels = every[aligned[active].rows]  # (n,) in the common order
-    at = dict(zip(ids[active].rows.tolist(), ids[active].values, strict=True))
-    parts = split_rows(
-        labels, [at[r] for r in aligned[active].rows.tolist()], config.seed, config.test, config.validation
-    )
-    notes = check_labels(labels, parts, classes, config)
+    labels, classes = read_labels(config, files[active])
+    rows = cut_rows(config, ids[active], labels, shared)
+    notes = check_labels(labels, rows, classes, config)
     parties = []
     for i, name in enumerate(names):
         observer.progress("encoding columns", i, len(names))
+        own = _rows_of(rows, shared, i)
+        alignment = shared.alignments.get(name)
         total = ids[name].counts.input
-        parties.append(prepare_party(files[name], aligned[name], parts, total, config.pool, config.seed, notes))
-    train, test, validation = (torch.from_numpy(labels[p]) for p in (parts.train, parts.test, parts.validation))
-    return Prepared(tuple(parties), classes, train, test, validation, notes)
+        parties.append(prepare_party(files[name], own, alignment, total, config.pool, config.seed, notes))
+    own_rows, further = _every_label(parties[0], labels, rows, shared)
+    if own_rows is not None:
+        known = int((own_rows.labels[own_rows.shared_rows :] >= 0).sum())
+        notes.append(f"{active}: its own model also learns from {known:,} labels of rows nobody shares")
+    return Prepared(
+        tuple(parties),
+        classes,
+        labels=torch.from_numpy(labels[rows.train]),
+        test_labels=torch.from_numpy(labels[rows.test]),
+        validation_labels=torch.from_numpy(labels[rows.validation]),
+        own=own_rows,
+        further=further,
+        notes=notes,
+    )
 
 
-def check_labels(labels: NDArray[np.int64], parts: Parts, classes: tuple[str, ...], config: Config) -> list[str]:
-    """Refuse common rows without labels or with one class; notes about partly present labels and absent classes."""
-    where, notes = f"the label column '{config.label.column}'", []
-    if not len(parts.train):
-        raise UserError(f"none of the {len(labels)} common rows has a label in {where}; at least some must")
-    if len(parts.unlabelled):
-        notes.append(
-            f"{len(parts.unlabelled)} of {len(labels)} common rows have no label in {where}: used as unlabelled rows"
-        )
-    counts = np.bincount(labels[parts.train], minlength=len(classes))
+@dataclass(frozen=True)
+class ActiveRows:
+    """Rows of the active party's file by their use."""
+
+    train: Places  # shared by all, labelled
+    validation: Places
+    test: Places
+    further: Places  # shared by some, labelled
+
+    @property
+    def kept_aside(self) -> Places:
+        return np.concatenate([self.test, self.validation])
+
+
+def cut_rows(config: Config, ids: Ids, labels: NDArray[np.int64], shared: Sharing) -> ActiveRows:
+    """Which labelled shared rows train and which are kept aside; those shared by some all train."""
+    spelt = dict(zip(ids.rows.tolist(), ids.values, strict=True))
+
+    def parts_of(rows: Places, test: float, validation: float) -> list[Places]:
+        values = [spelt[row] for row in rows.tolist()]
+        parts = split_rows(labels[rows], values, config.seed, test, validation)
+        return [rows[part] for part in (parts.train, parts.validation, parts.test)]
+
+    train, validation, test = parts_of(shared.common, config.test, config.validation)
+    further = parts_of(shared.partly, 0.0, 0.0)[0]
+    return ActiveRows(train, validation, test, further)
+
+
+@dataclass(frozen=True)
+class PartyRows:
+    """Rows of one party's file by their use, in the order that all parties share."""
+
+    aligned: Places
+    kept_aside: Places
+    further: Places
+
+
+def _rows_of(rows: ActiveRows, shared: Sharing, party: int) -> PartyRows:
+    """The same rows in a party's own file; party 0 is the active one."""
+    if not party:
+        return PartyRows(rows.train, rows.kept_aside, rows.further)
+    place = shared.place[party - 1]
+    further = place[rows.further]
+    return PartyRows(place[rows.train], place[rows.kept_aside], further[further >= 0])
+
+
+def _every_label(
+    active: OneParty, labels: NDArray[np.int64], rows: ActiveRows, shared: Sharing
+) -> tuple[OwnRows | None, Further | None]:
+    """What the active party's own model learns from, where it has labels beyond those of the rows shared by all."""
+    table = active.table
+    pool_labels = labels[active.pool_rows]
+    if not len(rows.further) and not (pool_labels >= 0).any():
+        return None, None
+    assert table.further is not None
+    has_pool = len(active.pool_rows) > 0  # without own rows the table repeats the aligned ones as its pool
+    parts = [table.aligned, table.further, *([table.pool] if has_pool else [])]
+    known = np.concatenate([labels[rows.train], labels[rows.further], pool_labels])
+    own = OwnRows(
+        torch.cat(parts),
+        torch.from_numpy(known),
+        table.query,
+        len(rows.train) + len(rows.further),
+    )
+    if not len(rows.further):
+        return own, None
+    has = np.concatenate([np.ones((1, len(rows.further)), np.bool_), shared.place[:, rows.further] >= 0])
+    return own, Further(torch.from_numpy(labels[rows.further]), torch.from_numpy(has))
+
+
+def check_labels(labels: NDArray[np.int64], rows: ActiveRows, classes: tuple[str, ...], config: Config) -> list[str]:
+    """Refuse shared rows without labels or with one class; notes about absent labels and classes."""
+    where = f"the label column '{config.label.column}'"
+    notes = []
+    if not len(rows.train):
+        raise UserError(f"no row that all parties share has a label in {where}; at least some must")
+    unlabelled = int((labels < 0).sum())
+    if unlabelled:
+        notes.append(f"{unlabelled:,} of {len(labels):,} rows have no label in {where}: used as unlabelled rows")
+    counts = np.bincount(labels[rows.train], minlength=len(classes))
     if (counts > 0).sum() < 2:
         only = classes[int(counts.argmax())]
         raise UserError(f"all labelled common rows are of the class '{only}'; there is nothing to tell apart")
-    missing = [classes[z] for z in np.flatnonzero(counts == 0)]
+    aside = np.zeros(len(labels), np.bool_)
+    aside[rows.kept_aside] = True
+    everywhere = np.bincount(labels[(labels >= 0) & ~aside], minlength=len(classes))
+    missing = [classes[z] for z in np.flatnonzero(everywhere == 0)]
     if missing and not config.label.classes:
         raise UserError(
-            f"no common row has the label {', '.join(missing)}; list all classes under [label] classes = [...] "
-            "to look for it among the unlabelled rows, or remove those rows"
+            f"no row outside the test rows has the label {', '.join(missing)}; list all classes under "
+            "[label] classes = [...] to look for it among the unlabelled rows, or remove those rows"
         )
     if missing:
-        notes.append(f"no common row has the label {', '.join(missing)}: looked for among the unlabelled rows")
+        notes.append(f"no row has the label {', '.join(missing)}: looked for among the unlabelled rows")
+    if elsewhere := [classes[z] for z in np.flatnonzero((counts == 0) & (everywhere > 0))]:
+        notes.append(f"only rows that not all parties share have the label {', '.join(elsewhere)}")
     return notes
 
 
 def prepare_party(
-    file: PartyFile, alignment: Alignment, parts: Parts, total: int, pool: int, seed: int, notes: list[str]
+    file: PartyFile,
+    rows: PartyRows,
+    alignment: Alignment | None,
+    total: int,
+    pool: int,
+    seed: int,
+    notes: list[str],
 ) -> OneParty:
     """One party's encoder and table; reads that party's file only."""
-    name, aside = file.config.name, alignment.rows[parts.kept_aside]
+    name = file.config.name
     free = np.ones(total, np.bool_)
-    free[aside] = False
+    free[rows.kept_aside] = False
     encoder = fit_encoder(file.info.path, file.spec, file.config.image, free)
-    free[alignment.rows[parts.train]] = False
-    own = np.flatnonzero(free)  # unaligned rows, and common ones without a label
+    free[rows.aligned] = False
+    free[rows.further] = False
+    own = np.flatnonzero(free)
     most = min(pool, CELLS // max(1, int(np.prod(row_shape(encoder)))))
     if len(own) > most:
-        notes.append(f"{name}: {most:,} of its {len(own):,} unaligned rows are used, drawn at random")
+        notes.append(f"{name}: {most:,} of its {len(own):,} own rows are used, drawn at random")
         own = np.sort(np.random.default_rng([seed, 11]).choice(own, most, replace=False))
-    aligned = alignment.rows[parts.train]
-    rows = encode_rows(encoder, file.info.path, np.concatenate([own, aligned, aside]), total)
-    pooled, paired, query = torch.split(rows, [len(own), len(aligned), len(aside)])
+    wanted = [own, rows.aligned, rows.kept_aside, rows.further]
+    encoded = encode_rows(encoder, file.info.path, np.concatenate(wanted), total)
+    pooled, aligned, query, further = torch.split(encoded, [len(part) for part in wanted])
     if not len(own):
-        notes.append(f"{name} has no unaligned rows: its extractor learns from the common rows alone")
-        pooled = paired
+        notes.append(f"{name} has no rows of its own: it learns from the shared rows alone")
+        pooled = aligned
     dropped = dict(getattr(encoder, "dropped", {}))
     notes += [f"{name}: column '{column}' is not used: {why}" for column, why in list(dropped.items())[:5]]
-    facts = {"rows": total, "aligned": len(alignment.rows), "train": len(aligned), "kept_aside": len(aside),
-             "pool": len(own), "columns": encoder.columns[:1000], "features": list(row_shape(encoder)),
-             "dropped": dict(list(dropped.items())[:1000])}  # fmt: skip
-    return OneParty(name, file, PartyTable(name, pooled, paired, query, encoder.spans), encoder, alignment, facts)
+    facts = {
+        "rows": total,
+        "aligned": len(rows.aligned) + len(rows.kept_aside),
+        "train": len(rows.aligned),
+        "further": len(rows.further),
+        "kept_aside": len(rows.kept_aside),
+        "pool": len(own),
+        "columns": encoder.columns[:1000],
+        "features": list(row_shape(encoder)),
+        "dropped": dict(list(dropped.items())[:1000]),
+    }
+    numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
+    table = PartyTable(name, pooled, aligned, query, encoder.spans, numbers, further)
+    return OneParty(name, file, table, encoder, alignment, facts, own)

@@ -25,17 +25,27 @@ from protoevfl.settings.config import Config, resolve
 from protoevfl.settings.method_choice import choose_method, method_facts, privacy_settings
 
 
-def align_files(config: Config, observer: Observer = SILENT, overwrite: bool = False) -> dict[str, Alignment]:
-    """Private set intersection of all parties' ids, every message made and checked; one folder a party."""
+def align_files(
+    config: Config, observer: Observer = SILENT, overwrite: bool = False
+) -> dict[str, dict[str, Alignment]]:
+    """Private set intersection of the active party with each other one, every message made and checked.
+
+    The result of a pair lies in a folder of the other party's name, one folder per side.
+    """
     out = alignment_folder(config)
     integrity.check_free(out, overwrite)
-    files, names = resolve(config), party_order(config)
-    ids = {name: read_ids(files[name], config.id_rules, config.alignment.on_bad_ids) for name in names}
-    found = align(ids, names[0], config.alignment.minimum, config.alignment.processes, observer.progress)
+    files = resolve(config)
+    active, *others = party_order(config)
+    rules = config.alignment
+    ids = {n: read_ids(files[n], config.id_rules, rules.on_bad_ids) for n in (active, *others)}
+    pairs = {}
     with integrity.whole(out) as folder:
-        for name, alignment in found.items():
-            alignment.save(folder / name)
-    return found
+        for other in others:
+            pair = {name: ids[name] for name in (active, other)}
+            pairs[other] = align(pair, active, rules.minimum, rules.processes, observer.progress)
+            for name, alignment in pairs[other].items():
+                alignment.save(folder / other / name)
+    return pairs
 
 
 def train_files(
@@ -58,9 +68,18 @@ def train_files(
     for note in world.notes:
         observer.note(note)
     trained = train(
-        method, [p.table for p in world.parties], world.labels, len(world.classes), unseen=world.unseen,
-        privacy=privacy, seed=config.seed, device=device, observer=observer,
-    )  # fmt: skip
+        method,
+        [p.table for p in world.parties],
+        world.labels,
+        len(world.classes),
+        unseen=world.unseen,
+        own=world.own,
+        further=world.further,
+        privacy=privacy,
+        seed=config.seed,
+        device=device,
+        observer=observer,
+    )
     facts: dict[str, Any] = {"device": device, "notes": world.notes, "class_rows": class_rows(world)}
     names = [p.name for p in world.parties]
     owner = trained.stored_owner(names, world.classes, config.label.column, world.test_labels, facts)
@@ -93,7 +112,7 @@ def stored_party(trained: Trained, index: int, part: OneParty, config: Config) -
 
 def class_rows(world: Prepared) -> dict[str, int]:
     """Labelled training rows of each class."""
-    counts = torch.bincount(world.labels, minlength=len(world.classes)).tolist()
+    counts = torch.bincount(world.known_labels.cpu(), minlength=len(world.classes)).tolist()
     return dict(zip(world.classes, counts, strict=True))
 
 
@@ -102,4 +121,6 @@ def validation_metrics(trained: Trained, owner: StoredOwner, world: Prepared) ->
     first = len(world.test_labels)
     rows = {m: f[first:] for m, f in trained.query.items()}
     everyone = torch.ones(len(owner.parties), len(world.validation_labels), dtype=torch.bool)
-    return metrics.evaluate(owner.probabilities(rows, everyone), world.validation_labels, owner.unseen)
+    own = None if world.own is None else world.own.query[first:]
+    p = owner.probabilities(rows, everyone, own)
+    return metrics.evaluate(p, world.validation_labels, owner.unseen)

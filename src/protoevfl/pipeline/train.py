@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,10 +11,9 @@ from torch import Tensor
 
 from protoevfl.artifacts.owner import StoredOwner, TestRows
 from protoevfl.core import metrics
-from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.federation import Federation, SimulatedRun, simulate
-from protoevfl.federation.owner import LabelOwner, build_owner
+from protoevfl.federation.owner import Further, LabelOwner, OwnRows, build_owner
 from protoevfl.federation.party import Party
 from protoevfl.method import Method, Report, plain_figures
 from protoevfl.observer import SILENT, Observer, Together
@@ -51,15 +50,11 @@ class Trained:
         self, names: Sequence[str], classes: Sequence[str], label_column: str, test: Tensor, facts: dict[str, Any]
     ) -> StoredOwner:
         """What is kept of the owner; the first len(test) query rows are the test rows with these labels."""
-        if self.owner.head is None:
-            raise UserError(f"{self.method.name} has not trained a head; nothing can be kept")
-        rows = TestRows({m: f[: len(test)].contiguous() for m, f in self.query.items()}, test)
-        stored = StoredOwner(
-            parties=tuple(names), classes=tuple(classes), label_column=label_column, labels=self.owner.labels.cpu(),
-            method=self.method, privacy=self.privacy, head=self.owner.head.cpu(),
-            memory={n: t.detach().cpu() for n, t in self.owner.memory.items() if not n.startswith("guard.")}, test=rows,
-            metrics={}, unseen=self.owner.unseen, rare=self.owner.rare, key=self.owner.key,
-        )  # fmt: skip
+        owner = self.owner
+        own = None if owner.own is None else owner.own.query[: len(test)].cpu()
+        embeddings = {m: f[: len(test)].contiguous() for m, f in self.query.items()}
+        rows = TestRows(embeddings, test, own)
+        stored = StoredOwner.of(owner, self.method, self.privacy, tuple(names), tuple(classes), label_column, rows)
         stored.metrics.update(measure(stored, rows), **self.cost, history=self.history, **facts)
         return stored
 
@@ -71,14 +66,24 @@ def train(
     classes: int,
     *,
     unseen: tuple[int, ...] = (),
+    own: OwnRows | None = None,
+    further: Further | None = None,
     privacy: PrivacySettings | None = None,
     seed: int = 0,
     device: str = "cpu",
     observer: Observer = SILENT,
 ) -> Trained:
-    """Trains to the end; party 0 holds the labels (N_a,)."""
+    """Trains to the end; party 0 holds the labels (N_a,) of the rows that all parties share.
+
+    own       every row of the active party with its label, where its own model is to be used
+    further   rows that it shares with some of the others
+    """
     privacy = privacy or PrivacySettings()
     owner = build_owner(labels.to(device), classes, len(tables), seed, unseen=unseen)
+    if own is not None and getattr(method, "uses_every_label", False):
+        owner.own = replace(own, rows=own.rows.to(device), labels=own.labels.to(device), query=own.query.to(device))
+        if further is not None:
+            owner.further = Further(further.labels.to(device), further.shared.to(device))
     runs = [SimulatedRun(tables, owner, seed)]
     federation = simulate(method, runs, privacy, engine="loop", device=device, observer=observer)
     history = _History()
@@ -106,20 +111,28 @@ class _History(Observer):
 
 
 def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
-    """Metrics on test rows: all parties, every subset where parties are few, and answering the commonest class."""
+    """Figures on test rows: all parties, the active party alone, every subset, the commonest class, and the gain."""
     if not len(rows.labels):
         return {"rows": 0}
     everyone = tuple(range(len(owner.parties)))
-    found: dict[str, Any] = {"rows": len(rows.labels)}
-    found["test"] = metrics.evaluate(owner.subset(rows, everyone), rows.labels, owner.unseen)
-    found["majority"] = majority(owner, rows.labels)
+    joint = owner.subset(rows, everyone)
+    figures: dict[str, Any] = {
+        "rows": len(rows.labels),
+        "test": metrics.evaluate(joint, rows.labels, owner.unseen),
+        "majority": majority(owner, rows.labels),
+    }
+    if owner.has_own_model:
+        alone = owner.subset(rows, (0,))
+        figures["alone"] = metrics.evaluate(alone, rows.labels)
+        figures["gain"] = metrics.paired_gain(joint, alone, rows.labels)
     if len(everyone) <= SUBSETS:
-        sizes = (itertools.combinations(everyone, k) for k in range(1, len(everyone) + 1))
-        found["subsets"] = {
-            "+".join(owner.parties[m] for m in some): short(metrics.evaluate(owner.subset(rows, some), rows.labels))
-            for some in itertools.chain.from_iterable(sizes)
+        sizes = range(1, len(everyone) + 1)
+        subsets = itertools.chain.from_iterable(itertools.combinations(everyone, k) for k in sizes)
+        figures["subsets"] = {
+            "+".join(owner.parties[m] for m in subset): short(metrics.evaluate(owner.subset(rows, subset), rows.labels))
+            for subset in subsets
         }
-    return found
+    return figures
 
 
 def majority(owner: StoredOwner, labels: Tensor) -> dict[str, Any]:
@@ -128,6 +141,6 @@ def majority(owner: StoredOwner, labels: Tensor) -> dict[str, Any]:
     return {"class": owner.classes[commonest], "accuracy": float((labels == commonest).double().mean())}
 
 
-def short(found: dict[str, Any]) -> dict[str, Any]:
+def short(figures: dict[str, Any]) -> dict[str, Any]:
     """The few figures that every subset of parties is shown with."""
-    return {name: found[name] for name in ("accuracy", "balanced_accuracy", "auc")}
+    return {name: figures[name] for name in ("accuracy", "balanced_accuracy", "auc", "brier")}
