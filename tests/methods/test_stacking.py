@@ -158,6 +158,26 @@ class TestPrediction:
         torch.testing.assert_close(trained.amax(1).mean(), stacked.amax(1).mean(), atol=1e-3, rtol=0)
 
 
+def test_evidence_on_classes_the_others_never_saw_leaves_the_own_belief_as_it_is() -> None:
+    own, evidence = scores(labels_of(50, 0), 1), scores(labels_of(50, 0), 2)
+    shown = torch.tensor([True, True, False])
+    p = (own + stacking.neutral(evidence, own, shown)).softmax(1)
+    torch.testing.assert_close(p[:, 2], own.exp()[:, 2])
+    torch.testing.assert_close(p[:, :2].log().diff(), (own + evidence)[:, :2].diff())
+    assert torch.equal(stacking.neutral(evidence, own, torch.ones(Z, dtype=torch.bool)), evidence)
+
+
+def test_a_class_that_only_unshared_rows_show_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, useful=True)
+    seen = world.owner.labels != 2
+    world.owner = owner_of(world.owner.labels[seen], world.owner.memory["own.shared"][seen])
+    world.f = world.f[:, seen]
+    last = world.truth == 2
+    alone = (world.own.argmax(1) == world.truth)[last].float().mean()
+    joint = (world.predict((0, 1, 2)).argmax(1) == world.truth)[last].float().mean()
+    assert joint > alone - 0.15
+
+
 class TestFurtherRows:
     def test_missing_blocks_that_follow_from_the_others_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stacking, "IMPUTATION_RIDGE", 1e-7)
