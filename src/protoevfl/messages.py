@@ -50,8 +50,9 @@ class WarmUp(Message):
 
 @dataclass(frozen=True)
 class SendFeatures(Message):
-    """From now on reply with encoded columns and their bins instead of an embedding; `Embeddings` of the aligned
-    rows come first. Carries nothing; what is sent back tells the columns (docs/privacy.md)."""
+    """Tables: from now on reply with encoded columns and their bins instead of an embedding; `Embeddings` of the
+    aligned rows come first. Carries nothing. What is sent back are the columns themselves, scaled: whoever
+    receives it reads every number and category of these rows nearly exactly (docs/privacy.md)."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,8 @@ class Done(Message):
 
 @dataclass(frozen=True)
 class Embeddings(Message):
-    """Representations of aligned rows, one line each. Derived from the party's columns."""
+    """Representations of shared rows or rows to be predicted, one line each. Derived from the party's columns; after
+    `SendFeatures` they are these columns, encoded."""
 
     kind: ClassVar[str] = "embeddings"
     values: Tensor = array("rows", "width")

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from protoevfl.bench.run import RunConfig, prepare, run
+from protoevfl.errors import UserError
 from protoevfl.federation.federation import parties_for, party_key
 from protoevfl.method import Report
 from protoevfl.observer import Observer
+from protoevfl.rows.sources import load
 from protoevfl.rows.splits import SplitSpec
 from tests.tiny import short
 
@@ -151,3 +153,58 @@ def test_both_engines_can_be_asked_for() -> None:
     runs = [prepare(PROTO, 0, "cpu").simulated]
     assert isinstance(parties_for(method, runs, "loop", "cpu"), InProcess)
     assert isinstance(parties_for(method, runs, "stacked", "cpu"), Stacked)
+
+
+class TestEveryLabel:
+    def test_cells_of_older_records_keep_their_identity(self) -> None:
+        assert not {"labels", "overlap"} & set(PROTO.identity())
+        every = RunConfig(aligned=60, pool=30, labels="all", overlap=5).identity()
+        assert (every["labels"], every["overlap"]) == ("all", 5)
+
+    def test_labels_of_shared_rows_only_are_the_default(self) -> None:
+        owner = prepare(PROTO, 0, "cpu").owner
+        assert owner.own is None
+        assert owner.further is None
+
+    def test_own_rows_are_the_shared_ones_then_those_of_the_pool_with_their_labels(self) -> None:
+        world = prepare(RunConfig(aligned=60, pool=30, labels="all"), 0, "cpu")
+        own, active = world.owner.own, world.tables[0]
+        assert own is not None
+        assert world.owner.further is None
+        assert torch.equal(own.rows, torch.cat([active.aligned, active.pool]))
+        assert torch.equal(own.labels[:60], world.owner.labels)
+        assert torch.equal(own.labels[60:], world.labels.pools[0])
+        assert torch.equal(own.query, active.query)
+        assert own.shared_rows == 60
+
+    def test_rows_of_an_overlap_lie_between_the_shared_and_the_other_ones(self) -> None:
+        world = prepare(RunConfig(aligned=60, pool=30, labels="all", overlap=7), 0, "cpu")
+        own, further = world.owner.own, world.owner.further
+        assert own is not None
+        assert further is not None
+        assert own.shared_rows == 60 + 21
+        assert torch.equal(own.labels[60:81], further.labels)
+        assert further.shared.sum(0).tolist() == [2] * 21  # the active party and one other
+        assert further.shared.sum(1).tolist() == [21, 7, 7, 7]
+        for m, table in enumerate(world.tables):
+            assert table.further is not None
+            rows = world.split.further_of(m)
+            assert len(table.further) == len(rows)
+            assert torch.equal(load("digits").labels[rows], further.labels[further.shared[m]])  # the same order
+        assert torch.equal(own.rows[60:81], world.tables[0].further)
+
+    @pytest.mark.parametrize(
+        ("settings", "line"),
+        [({"labels": "every"}, "labels is one of shared, all"), ({"overlap": 5}, "of use with --labels all")],
+    )
+    def test_what_makes_no_sense_is_refused(self, settings: dict[str, Any], line: str) -> None:
+        with pytest.raises(UserError, match=line):
+            RunConfig(**settings)
+
+    def test_a_record_of_every_label_says_so_and_counts_further_rows(self) -> None:
+        cell = RunConfig(aligned=60, pool=30, parties=3, labels="all", overlap=5, overrides=QUICK | {COUNT: 0})
+        (record,) = run(cell, [0], device="cpu", subsets=True)
+        assert (record["labels"], record["overlap"]) == ("all", 5)
+        assert record["bytes"]["by_type"]["Embeddings"] == {"up": 2 * (60 + 5) * 84 * 4, "down": 0}
+        assert set(record["metrics"]["subsets"]) == {"0", "1", "2", "0+1", "0+2", "1+2", "0+1+2"}
+        assert "own model" in record["phases"]

@@ -14,24 +14,28 @@ from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.middleware import Recorded
-from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.owner import LabelOwner, OwnRows
 from protoevfl.federation.party import Party
 from protoevfl.methods import METHODS
 from protoevfl.settings import presets
-from tests.tiny import ALIGNED, CLASSES, addresses, finish, image_table, party_keys, short
+from tests.tiny import ALIGNED, CLASSES, addresses, column_table, finish, image_table, party_keys, short
 
 LONGER = 3  # turns of every loop
 KIT = Kit(Path("kit"), Identity("p", "bank", "party", "Bank", "hub:1", "bank", ("bank", "shop")))
 
 
 def recorded(name: str, overrides: dict[str, Any]) -> set[tuple[str, str]]:
-    """(direction, type) of all that crossed in two runs on images: all classes with labels, one without."""
+    """(direction, type) of all that crossed in three runs: on images, all classes with labels or one without, and on
+    tables, the label of every row of the active party known."""
     crossed = set()
-    for unseen in ((), (2,)):
+    for table_of, unseen in ((image_table, ()), (image_table, (2,)), (column_table, ())):
         made, keys = presets.build(name, overrides=overrides), party_keys(1, 2)
-        engine = Recorded(InProcess({a: Party(made, image_table(*a), keys[a]) for a in addresses(1, 2)}, wire=True))
+        tables = {a: table_of(*a) for a in addresses(1, 2)}
+        engine = Recorded(InProcess({a: Party(made, tables[a], keys[a]) for a in tables}, wire=True))
         labels = torch.arange(ALIGNED) % (CLASSES - len(unseen))
         owner = LabelOwner(labels, CLASSES, (0, 1), 7, unseen)
+        if table_of is column_table:
+            owner.own = OwnRows(tables[0, 0].aligned, labels, tables[0, 0].query, ALIGNED)
         finish([made.train(owner)], engine)
         finish([made.predict(owner, owner.parties)], engine)
         for _, party, request, reply in engine.transcript:

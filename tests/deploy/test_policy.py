@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from protoevfl.deploy import policy
+from protoevfl.deploy.message_types import message_types
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
@@ -19,6 +20,22 @@ def test_the_template_is_a_policy_and_accepts_the_defaults(tmp_path: Path) -> No
     rules = Policy.read(tmp_path / "policy.toml")
     assert rules == Policy("bank")
     assert rules.objections(SPEC) == []
+
+
+def test_the_default_lets_every_job_of_the_method_run_and_says_what_features_give_away() -> None:
+    down, up = message_types("proto_evfl")
+    spec = replace(SPEC, down=down, up=up)
+    assert "SendFeatures" in down
+    assert Policy("bank").objections(spec) == []
+    assert "columns" in next(line for line in policy.TEMPLATE.splitlines() if "answer tells" in line)
+
+
+def test_a_party_can_refuse_to_send_its_columns_and_is_told_when_they_are_asked_for() -> None:
+    spec = replace(SPEC, down=("SendFeatures", "Embed"), up=("Embeddings",))
+    strict = Policy("bank", receive=("WarmUp", "Embed", "Learn", "Describe"))
+    assert strict.objections(spec) == ["it would receive SendFeatures"]
+    assert "every value of the shared rows nearly exactly" in spec.review()
+    assert "nearly exactly" not in SPEC.review()
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,13 @@ import torch
 from torch import Tensor
 
 from protoevfl.bench.run import RunConfig, run
+from protoevfl.federation.federation import SimulatedRun, simulate
 from protoevfl.federation.party import Cohort
-from protoevfl.messages import Learn, Learned
+from protoevfl.messages import Embeddings, Learn, Learned, payload_bytes
 from protoevfl.methods.proto_evfl import ProtoEVFL
+from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.settings.method_choice import privacy_of
+from tests.tiny import image_table, owner, quick
 
 QUICK = {"warm.epochs": 1, "rounds.count": 1, "rounds.epochs": 1, "head.epochs": 1, "head.members": 1}
 
@@ -51,3 +54,22 @@ def test_pseudo_labels_are_made_with_the_prototypes_a_party_was_sent(monkeypatch
     run(RunConfig(dataset="digits", aligned=60, pool=60, overrides=noisy), [0], device="cpu", engine="loop")
     assert len(sent) == len(used) == 4  # one round; the loop asks party after party
     assert [torch.equal(mine, told) for mine, told in zip(used, sent, strict=True)] == [False, True, True, True]
+
+
+def test_messages_are_recorded_only_where_they_are_asked_for() -> None:
+    method = quick("proto_evfl")
+    kept = {}
+    for record in (False, True):
+        run_of_two = SimulatedRun([image_table(0, m) for m in (0, 1)], owner(0, 2), 0)
+        federation = simulate(method, [run_of_two], PrivacySettings(clip=0.5), engine="loop", record=record)
+        federation.train()
+        kept[record] = federation.border.recorded
+    assert kept[False] is None
+    assert kept[True] is not None
+    uploads = [reply for _, party, _, reply in kept[True].transcript if party == 1]
+    assert uploads
+    for reply in uploads:  # as the guard let it leave
+        assert isinstance(reply, Embeddings | Learned)
+        assert reply.values.norm(dim=1).max() < 0.5001
+    counted = sum(payload_bytes(reply) for reply in uploads)
+    assert counted == federation.traffic()["bytes"]["up"]

@@ -10,16 +10,20 @@ from protoevfl.bench.run import RunConfig, prepare
 from protoevfl.core import metrics
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
-from protoevfl.federation.federation import parties_for
+from protoevfl.federation.federation import SimulatedRun, parties_for
+from protoevfl.federation.owner import Further, LabelOwner, OwnRows
 from protoevfl.federation.party import Party
 from protoevfl.head import HeadSettings
-from protoevfl.messages import Describe, Embed, Learn, Learned, Message, WarmUp
+from protoevfl.messages import Describe, Embed, Learn, Learned, Message, SendFeatures, WarmUp
 from protoevfl.method import PartyError, Report
+from protoevfl.methods import joint, own_model
+from protoevfl.methods.own_model import own_scores
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.rounds import pseudo_labels
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.warmup import WarmUpSettings
-from tests.tiny import finish, image_table, owner, party_keys, quick, reports_of
+from protoevfl.rows.table import PartyTable
+from tests.tiny import ALIGNED, POOL, column_table, finish, image_table, labels, owner, party_keys, quick, reports_of
 
 HEAD = HeadSettings(members=2, hidden=16, epochs=2)
 WARM = WarmUpSettings(epochs=3, batch=64)
@@ -130,3 +134,107 @@ def test_a_party_that_is_away_for_some_exchanges_is_done_without_and_catches_up(
     (without,) = finish([method.predict(mine, (0, 1))], engine)
     torch.testing.assert_close(p.sum(1), torch.ones(len(p)))
     assert torch.equal(p, without) == (3 in away)
+
+
+class TestEveryLabel:
+    """Two parties; the labels of all rows of the first one are known."""
+
+    @pytest.fixture(autouse=True)
+    def _few_fits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(own_model, "BOOSTING", ({"max_iter": 3, "min_samples_leaf": 2},))
+        monkeypatch.setattr(joint, "LAMBDAS", joint.LAMBDAS[:2])
+
+    def tables(self, kind: str, further: int = 0) -> list[PartyTable]:
+        if kind == "images":
+            tables = [image_table(0, m) for m in (0, 1)]
+        else:
+            tables = [replace(column_table(0, m), numbers=(0, 1, 2)) for m in (0, 1)]
+        return [replace(table, further=tables[m].pool[:further]) for m, table in enumerate(tables)]
+
+    def owner_of(self, tables: list[PartyTable], further: int = 0) -> LabelOwner:
+        label_owner = owner(0, 2)
+        active = tables[0]
+        pool_labels = labels(2000, POOL)
+        label_owner.own = OwnRows(
+            torch.cat([active.aligned, active.pool]),
+            torch.cat([label_owner.labels, pool_labels]),
+            active.query,
+            ALIGNED + further,
+        )
+        if further:
+            label_owner.further = Further(pool_labels[:further], torch.ones(2, further, dtype=torch.bool))
+        return label_owner
+
+    def run(self, kind: str, label_owner: LabelOwner, further: int = 0) -> tuple[ProtoEVFL, Watched]:
+        method = quick("proto_evfl")
+        assert isinstance(method, ProtoEVFL)
+        runs = [SimulatedRun(self.tables(kind, further), label_owner, 0)]
+        engine = Watched(parties_for(method, runs, "loop", "cpu"))
+        finish([method.train(label_owner)], engine)
+        return method, engine
+
+    def test_parties_with_tables_are_asked_for_features_once_and_told_nothing(self) -> None:
+        label_owner = self.owner_of(self.tables("table"))
+        method, engine = self.run("table", label_owner)
+        assert [type(request) for request, _ in engine.said] == [SendFeatures, SendFeatures]
+        assert label_owner.head is None
+        (p,) = finish([method.predict(label_owner, (0, 1))], engine)
+        torch.testing.assert_close(p.sum(1), torch.ones(len(p)))
+        (alone,) = finish([method.predict(label_owner, (0,))], engine)
+        assert label_owner.own is not None
+        torch.testing.assert_close(alone, own_scores(label_owner, label_owner.own.query).exp())
+
+    def test_parties_with_images_train_as_ever(self) -> None:
+        label_owner = self.owner_of(self.tables("images"))
+        method, engine = self.run("images", label_owner)
+        assert {type(request) for request, _ in engine.said} == {WarmUp, Learn}
+        for present in ((0,), (1,), (0, 1)):
+            (p,) = finish([method.predict(label_owner, present)], engine)
+            torch.testing.assert_close(p.sum(1), torch.ones(len(p)))
+
+    @pytest.mark.parametrize("kind", ["table", "images"])
+    def test_labels_of_shared_rows_only_are_the_paper_s_case(self, kind: str) -> None:
+        """No own model, no features, and nothing of either kept."""
+        label_owner = owner(0, 2)
+        _, engine = self.run(kind, label_owner)
+        assert {type(request) for request, _ in engine.said} == {WarmUp, Learn}
+        assert not {"linear", "further", "own.shared"} & set(label_owner.memory)
+
+    @pytest.mark.parametrize("kind", ["table", "images"])
+    def test_further_rows_are_asked_for_after_training_and_lie_where_they_belong(self, kind: str) -> None:
+        tables = self.tables(kind, 4)
+        label_owner = self.owner_of(tables, 4)
+        assert label_owner.further is not None
+        label_owner.further.shared[1, ::2] = False
+        tables[1] = replace(tables[1], further=tables[1].pool[1:4:2])
+        method = quick("proto_evfl")
+        engine = Watched(parties_for(method, [SimulatedRun(tables, label_owner, 0)], "stacked", "cpu"))
+        finish([method.train(label_owner)], engine)
+        assert [request for request, _ in engine.said[-2:]] == [Embed("further")] * 2
+        blocks = label_owner.memory["further"]
+        assert (blocks[1, ::2] == 0).all()
+        torch.testing.assert_close(blocks[1, 1::2], engine.said[-1][1].values)  # type: ignore[attr-defined]
+
+    def test_a_class_that_is_rare_among_shared_rows_only_is_no_rare_class(self) -> None:
+        label_owner = replace(self.owner_of(self.tables("table")), rare=(1,), unseen=())
+        method = ProtoEVFL()
+        assert label_owner.own is not None
+        counts = torch.bincount(label_owner.own.labels)
+        assert counts[1] >= 10
+        assert not method.lacking(label_owner)
+        label_owner.own.labels[label_owner.own.labels == 1] = -1
+        assert method.lacking(label_owner)
+        assert method.lacking(replace(label_owner, own=None))
+
+    def test_training_again_forgets_the_models_of_before(self) -> None:
+        label_owner = self.owner_of(self.tables("table"))
+        method, engine = self.run("table", label_owner)
+        finish([method.predict(label_owner, (0, 1))], engine)
+        assert label_owner.cache
+        next(method.train(label_owner))
+        assert not label_owner.cache
+
+    def test_pictures_are_never_sent_as_features(self) -> None:
+        party = Party(quick("proto_evfl"), image_table(), 0)
+        with pytest.raises(UserError, match="these rows are images"):
+            party.handle(SendFeatures())

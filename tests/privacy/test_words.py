@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from protoevfl.privacy.words import percent, worst
+from protoevfl.privacy.words import crossing, percent, worst
 
 
 def finding(threat: str, accuracy: float, advantage: float, communicates: bool = True) -> dict[str, object]:
@@ -28,3 +28,17 @@ def test_the_finding_that_gains_most_from_the_messages_leads_not_the_most_accura
 def test_of_canaries_what_was_sent_comes_before_what_was_guessed() -> None:
     facts = {"canary": [finding("passive", 0.3, 0.0, communicates=False), finding("colluding", 0.2, 0.0)]}
     assert worst(facts, "canary")["threat"] == "colluding"
+
+
+@pytest.mark.parametrize(
+    ("labels", "attributes", "columns_sent"), [("all", True, True), ("all", False, False), ("shared", True, False)]
+)
+def test_columns_that_were_sent_are_not_said_to_have_stayed(labels: str, attributes: bool, columns_sent: bool) -> None:
+    facts = {
+        "crossed": {"by_type": {"Embeddings": {"up": 8, "down": 0}}, "up": 8, "down": 0},
+        "config": {"labels": labels},
+        "attributes": {"age": {}} if attributes else {},
+    }
+    text = " ".join(str(part) for part in crossing(facts))
+    assert ("nearly exactly" in text) == columns_sent
+    assert ("Raw columns" in text) != columns_sent

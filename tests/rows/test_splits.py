@@ -1,5 +1,6 @@
 """Splits: disjoint parts, the requested counts, the same rows for the same seed, test rows untouched."""
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -91,6 +92,42 @@ def test_gamma_is_the_requested_one() -> None:
     split = make_split(LABELS, replace(SPEC, gammas=(12.0, 6.0)), 0)
     assert split.notes == ()
     assert split.imbalance()["gamma"] == pytest.approx([12, 6, 12, 6], rel=0.15)
+
+
+def test_an_overlap_is_rows_of_the_active_party_that_one_other_party_has() -> None:
+    split = make_split(LABELS, replace(SPEC, overlap=30), 0)
+    assert [len(rows) for rows in split.further] == [30, 30, 30]
+    together = torch.cat(split.further)
+    assert len(together.unique()) == 90
+    assert set(together.tolist()) < set(split.pools[0].tolist())
+    assert set(together.tolist()).isdisjoint(torch.cat([split.aligned, *split.pools[1:], split.test]).tolist())
+    assert torch.equal(split.further_of(0), together)
+    assert torch.equal(split.pools[0][:90], together)  # where `every_label` looks for them
+    for party in (1, 2, 3):
+        assert torch.equal(split.further_of(party), split.further[party - 1])
+
+
+def test_an_overlap_leaves_all_other_rows_where_they_were() -> None:
+    plain, overlapping = (make_split(LABELS, replace(SPEC, overlap=n), 0) for n in (0, 30))
+    assert torch.equal(plain.aligned, overlapping.aligned)
+    assert all(torch.equal(a, b) for a, b in zip(plain.pools, overlapping.pools, strict=True))
+    assert not len(plain.further_of(0))
+    assert plain.hash != overlapping.hash
+
+
+def test_the_hash_without_overlap_is_that_of_older_records() -> None:
+    split = make_split(LABELS, SPEC, 0)
+    digest = hashlib.sha256()
+    for rows in (split.aligned, *split.pools, split.test):
+        digest.update(len(rows).to_bytes(8, "little") + rows.numpy().tobytes())
+    assert split.hash == digest.hexdigest()
+
+
+@pytest.mark.parametrize(("overlap", "line"), [(67, "an overlap of 67 rows with each of 3 parties"), (-1, "not -1")])
+def test_an_overlap_that_does_not_fit_is_refused(overlap: int, line: str) -> None:
+    assert make_split(LABELS, replace(SPEC, overlap=66), 0).further_of(0).shape == (198,)
+    with pytest.raises(UserError, match=line):
+        make_split(LABELS, replace(SPEC, overlap=overlap), 0)
 
 
 def test_summary_and_json_hold_what_the_split_is() -> None:

@@ -18,6 +18,10 @@ from protoevfl.validation import NAMES, Between, Listed, Matching, OneOf, checke
 _PARTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RUN = r"[a-z0-9][a-z0-9-]{0,62}"
 _RUN_WORDS = "small letters, digits and dashes"
+COLUMNS = (
+    "tables whose label owner uses all its labels: it can read every value of the shared rows nearly exactly; "
+    "otherwise not sent as they are"
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class JobSpec:
             "rounds": f"at most {self.rounds}",
             "you receive": ", ".join(self.down) or "nothing",
             "you send": ", ".join(self.up) or "nothing",
+            "your columns": COLUMNS if "SendFeatures" in self.down else "not sent as they are",
             "privacy": ", ".join(f"{k} = {v}" for k, v in self.privacy.items()) or "no defence",
             "privacy budget": budget,
             "a lost party": f"{self.on_party_loss}, {self.deadline_s:g} s an answer, {self.wait_s:g} s to come back",

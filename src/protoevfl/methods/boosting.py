@@ -18,16 +18,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-NAMES = ("feature", "threshold", "left", "right", "value", "leaf", "root", "base")
+NODES: dict[str, tuple[str, Any]] = {  # our name -> scikit-learn's, and the type kept
+    "feature": ("feature_idx", np.int64),
+    "threshold": ("num_threshold", np.float64),
+    "left": ("left", np.int64),
+    "right": ("right", np.int64),
+    "value": ("value", np.float64),
+    "leaf": ("is_leaf", np.bool_),
+}
+NAMES = (*NODES, "root", "base")
 CHUNK = 1 << 22  # (row, tree) pairs walked at a time
 FEW_CELLS = 1_000_000  # below this threads wait for each other longer than they work
 
 
 def fit_boosting(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, settings: Mapping[str, Any]) -> Any:
-    """One fitted scikit-learn model on rows x (n, D) with classes y (n,)."""
+    """One fitted scikit-learn model on rows x (n, D) with classes y (n,); rows of one class have nothing to tell."""
+    from sklearn.dummy import DummyClassifier
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
+    if len(np.unique(y)) == 1:
+        return DummyClassifier(strategy="prior").fit(x, y)
     model = HistGradientBoostingClassifier(random_state=seed % 2**31, early_stopping=False, **settings)
     with threadpool_limits(1 if x.size < FEW_CELLS else None):
         return model.fit(x, y)
@@ -41,36 +52,25 @@ def as_tensors(models: Sequence[Any], classes: int) -> dict[str, Tensor]:
 
 
 def _one(model: Any, classes: int) -> dict[str, Tensor]:
-    nodes = []
-    roots = np.zeros((len(model._predictors), classes), np.int64)
-    total = 0
     seen = [int(z) for z in model.classes_]
-    for step, trees in enumerate(model._predictors):
-        for tree, z in zip(trees, seen[1:] if len(trees) == 1 else seen, strict=True):
-            own = tree.nodes.copy()
-            own["left"] += total
-            own["right"] += total
-            roots[step, z] = total
-            nodes.append(own)
-            total += len(own)
-    flat = np.concatenate(nodes)
+    raised = {1: [], 2: seen[1:]}.get(len(seen), seen)  # the classes that have trees
+    steps = model._predictors if raised else []
+    roots = np.full((len(steps), classes), -1, np.int64)
     base = np.full(classes, -np.inf)
     base[seen] = 0.0
-    start = np.asarray(model._baseline_prediction, np.float64).ravel()
-    base[seen[1:] if len(start) == 1 else seen] = start
-    has_tree = np.zeros(classes, np.bool_)
-    has_tree[seen[1:] if len(start) == 1 else seen] = True
-    roots[:, ~has_tree] = -1
-    return {
-        "feature": torch.from_numpy(flat["feature_idx"].astype(np.int64)),
-        "threshold": torch.from_numpy(flat["num_threshold"].astype(np.float64)),
-        "left": torch.from_numpy(flat["left"].astype(np.int64)),
-        "right": torch.from_numpy(flat["right"].astype(np.int64)),
-        "value": torch.from_numpy(flat["value"].astype(np.float64)),
-        "leaf": torch.from_numpy(flat["is_leaf"].astype(np.bool_)),
-        "root": torch.from_numpy(roots.ravel()),
-        "base": torch.from_numpy(base),
-    }
+    if raised:
+        base[raised] = np.asarray(model._baseline_prediction, np.float64).ravel()
+    parts: dict[str, list[NDArray[Any]]] = {name: [np.zeros(0)] for name in NODES}
+    total = 0
+    for step, trees in enumerate(steps):
+        for tree, z in zip(trees, raised, strict=True):
+            roots[step, z] = total
+            for name, (column, _) in NODES.items():
+                parts[name].append(tree.nodes[column] + (total if name in ("left", "right") else 0))
+            total += len(tree.nodes)
+    flat = {name: np.concatenate(parts[name]).astype(dtype) for name, (_, dtype) in NODES.items()}
+    arrays = {**flat, "root": roots.ravel(), "base": base}
+    return {name: torch.from_numpy(arrays[name]) for name in NAMES}
 
 
 def _padded(tensor: Tensor, length: int, name: str) -> Tensor:
@@ -85,7 +85,7 @@ def scores(trees: Mapping[str, Tensor], x: Tensor) -> Tensor:
     members = []
     for k in range(len(trees["base"])):
         own = {name: trees[name][k] for name in NAMES}
-        roots = own["root"].view(-1, classes)  # (trees, Z)
+        roots = own["root"].view(len(own["root"]) // classes, classes)  # (trees, Z)
         raw = own["base"].expand(len(rows), -1).clone()
         for z in range(classes):
             starts = roots[:, z]

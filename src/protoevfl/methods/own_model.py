@@ -23,6 +23,7 @@ from torch import Tensor
 
 from protoevfl.core import augment
 from protoevfl.core import random as rnd
+from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.fit import fit
 from protoevfl.methods import boosting
@@ -66,6 +67,11 @@ def train_own_model(owner: LabelOwner, settings: OwnModelSettings) -> None:
     labels = own.labels[known]
     fold = folds(labels, owner.classes, settings.members, owner.keys("own folds"))
     if rows.dim() == 2:
+        if int(torch.bincount(labels).max()) < settings.members:
+            raise UserError(
+                f"the active party's own model needs at least {settings.members} labelled rows of one class; "
+                "label more rows, or learn from the shared rows alone (labels = shared)"
+            )
         kept, cross_fitted = _fit_trees(rows, labels, fold, owner, settings)
     else:
         fold[known >= own.shared_rows] = -1  # only shared rows need honest scores: all members learn from the rest

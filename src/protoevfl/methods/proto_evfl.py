@@ -24,7 +24,7 @@ from protoevfl import distributed
 from protoevfl.core import metrics, novelty, prototypes, transport
 from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
-from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.owner import FEW, LabelOwner
 from protoevfl.federation.party import Cohort
 from protoevfl.head import Drawn, HeadNet, HeadSettings, probabilities, train_head
 from protoevfl.messages import (
@@ -91,6 +91,8 @@ class ProtoEVFL:
                 wanted = self.layers if not self.rounds.count else ("output",)  # inner layers cross once, at the end
                 return Embeddings(self.embed(cohort, cohort.rows.aligned, wanted))
             case SendFeatures():
+                if cohort.rows.spans is None:
+                    raise UserError("features were asked for, but these rows are images: they are never sent as such")
                 cohort.memory |= learn_features(own_rows(cohort), cohort.rows.numbers)
                 return Embeddings(self.embed(cohort, cohort.rows.aligned))
             case Learn():
@@ -127,6 +129,7 @@ class ProtoEVFL:
     # ------------------------------------------------------------ owner side
 
     def train(self, owner: LabelOwner) -> Talk:
+        owner.cache.clear()  # models of an earlier training
         if owner.own is not None:
             train_own_model(owner, self.own)
             yield Report("own model", 1, 1)
@@ -228,8 +231,15 @@ class ProtoEVFL:
         return blocks
 
     def lacking(self, owner: LabelOwner) -> bool:
-        """Does a class lack labels, or may one, and is something to be done about it?"""
-        return self.unseen.slot and bool(owner.unseen or owner.rare or owner.open)
+        """Does a class lack labels, or may one, and is something to be done about it?
+
+        A class with few labels among the shared rows lacks none where the active party's other rows show it.
+        """
+        few = {*owner.unseen, *owner.rare}
+        if owner.own is not None:
+            known = owner.own.labels[owner.own.labels >= 0]
+            few -= set((torch.bincount(known) >= FEW).nonzero()[:, 0].tolist())
+        return self.unseen.slot and bool(few or owner.open)
 
     def blocks(self, owner: LabelOwner, replies: Mapping[int, Message], before: Tensor | None = None) -> Tensor:
         """Embeddings (M, N, d) of the parties; one that did not answer keeps its last ones, zeros where it has none."""

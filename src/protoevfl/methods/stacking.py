@@ -47,20 +47,30 @@ def predict_stacked(
     own_shared = owner.memory["own.shared"][: len(owner.labels)]
     evidence = _evidence(owner, f, query, others, width, settings)
     shared, asked = evidence.first(len(owner.labels))
+    shown = evidence.labels.sum(0) > 0  # (Z,) classes that a labelled row shows to the others
+    shared, asked = neutral(shared, own_shared, shown), neutral(asked, own_query, shown)
     stacked = stack([own_shared, shared], owner.labels)
     alone = stack([own_shared], owner.labels)
     gains = 2 * (stacked.likelihood - alone.likelihood)
     if stacked.weights[1] <= 0 or gains < GAIN:  # joining does not pay
-        recalibrated: Tensor = alone.weights[0] * own_query + alone.level
+        recalibrated: Tensor = alone.weights[0] * own_query + alone.level * shown
         return recalibrated.softmax(1)
     a0, a1 = stacked.weights
-    p: Tensor = (a0 * own_query + a1 * asked + stacked.level).softmax(1)
+    p: Tensor = (a0 * own_query + a1 * asked + stacked.level * shown).softmax(1)
     if len(others) < 2 or not settings.self_training:
         return p
     confidence = p.amax(1).mean()
     for _ in range(settings.turns):
         p = (a0 * own_query + TRUST * a1 * evidence.taught(p)).softmax(1)
     return ridge.as_sure(p.clamp(min=1e-12), confidence)
+
+
+def neutral(evidence: Tensor, own: Tensor, shown: Tensor) -> Tensor:
+    """The others' log-probabilities (n, Z); of classes that only the active party's own rows show the others know
+    nothing, so there they say what leaves the own model's belief in these classes as it is."""
+    belief = own.exp() * shown
+    mean = (belief * evidence.exp()).sum(1, keepdim=True) / belief.sum(1, keepdim=True)
+    return torch.where(shown, evidence, mean.log())
 
 
 @dataclass(frozen=True)
@@ -195,7 +205,7 @@ def _imputed(owner: LabelOwner, units: Tensor, others: list[int], width: int) ->
     """Further labelled rows that some of the others have (O, k, d), missing blocks regressed, and their labels (k,)."""
     assert owner.further is not None
     sent = _units(owner.memory["further"][others], width)  # (O, F, d)
-    shared = owner.further.shared[others]  # (O, F)
+    shared = owner.further.shared[others] & owner.memory["further"][others].any(-1)  # (O, F); zeros: it was away
     labelled = owner.further.labels >= 0
     blocks = []
     labels = []

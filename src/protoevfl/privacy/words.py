@@ -32,6 +32,11 @@ RATES = (
     "labels they say nothing that noisy prototypes did not say, but no proof covers the rows they come from. They are "
     "a few numbers about a whole table, not about single rows."
 )
+FEATURES = (
+    "The parties hold tables and the label owner uses the label of every row it has: it asked for encoded columns "
+    "(SendFeatures). It can read every number and category of the shared rows, and of the rows to be predicted, nearly "
+    "exactly. Labels, row ids and model weights do not cross."
+)
 NOTHING_SENT = "No message made of labels was sent: there is nothing in it about single people."
 THREATS = {
     "passive": "one party that follows the protocol and studies what it received",
@@ -115,7 +120,9 @@ def _notes(facts: Facts) -> tuple[str, ...]:
         said.append("Parameters of networks cross, trained on all rows of a party.")
     if "Learned" in facts["crossed"]["by_type"]:
         said.append(RATES)
-    if not kinds & {"gradients", "parameters"}:
+    if facts["config"].get("labels") == "all" and facts.get("attributes"):  # `SendFeatures` has no bytes to count
+        said.append(FEATURES)
+    elif not kinds & {"gradients", "parameters"}:
         said.append("Raw columns, labels, row ids and model weights are not among the message types of Proto-EVFL.")
     return tuple(said)
 
