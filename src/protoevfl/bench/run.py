@@ -247,6 +247,9 @@ def evaluate(federation: Federation, worlds: Sequence[World], subsets: bool) -> 
     """The metrics of each run; with `subsets` also the accuracy of every subset of parties."""
     parties = worlds[0].owner.parties
     everyone = [close(p, w) for p, w in zip(federation.predict(), worlds, strict=True)]
+    for p, world in zip(everyone, worlds, strict=True):
+        if not bool(p.isfinite().all()):  # ranks of NaN would be measured as a perfect AUC
+            raise UserError(f"seed {world.seed}: some predicted probabilities are not finite; the training diverged")
     found = [metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(everyone, worlds, strict=True)]
     for row, world, p in zip(found, worlds, everyone, strict=True):
         guess = p.argmax(1).cpu()

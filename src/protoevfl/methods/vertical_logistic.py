@@ -30,7 +30,7 @@ from protoevfl.methods.table_features import learn_features, table_features
 from protoevfl.methods.warmup import own_rows
 from protoevfl.models import inputs
 
-STRENGTHS = (300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)  # in this order: each starts from the solution of the last
+STRENGTHS = (100.0, 30.0, 10.0, 3.0, 1.0)  # in this order: each starts from the solution of the last
 BIAS = "logistic.bias"
 
 
@@ -40,8 +40,8 @@ class VerticalLogistic:
 
     name: ClassVar[str] = "vertical_logistic"
     exchanges: ClassVar[Exchanges] = ((Residuals, Embeddings), *PREDICTION)
-    rounds: int = 100  # of the final fit
-    path_rounds: int = 20  # of every other fit: each strength in each fold
+    rounds: int = 300  # of the final fit
+    path_rounds: int = 30  # of every other fit: each strength in each fold
     folds: int = 4  # of the aligned rows, to choose the ridge
     strength: float = 0.0  # of the ridge; 0: chosen by the folds
 
@@ -71,7 +71,9 @@ class VerticalLogistic:
         memory = cohort.memory
         x = self.features(cohort, cohort.rows.aligned)
         if "curvature" not in memory:
-            memory["curvature"], memory["directions"] = torch.linalg.eigh(x.mT @ x)
+            # in double precision: in single it fails, with NaN and no error, on columns that repeat each other
+            curvature, directions = torch.linalg.eigh(x.double().mT @ x.double())
+            memory |= {"curvature": curvature.to(x), "directions": directions.to(x)}
         if not request.step:
             memory["weights"] = x.new_zeros(*x.shape[::2], request.gradients.shape[-1])
         weights, directions = memory["weights"], memory["directions"]
