@@ -217,9 +217,9 @@ def test_row_numbers_below_zero_are_refused() -> None:
 
 
 @pytest.mark.parametrize("what", ["pool", "spans", "take", "", "ALIGNED"])
-def test_only_aligned_and_query_rows_can_be_asked_for(what: str) -> None:
+def test_only_shared_and_query_rows_can_be_asked_for(what: str) -> None:
     """The pool is nobody's business: `Embed` could otherwise name any attribute of the party's rows."""
-    refused(raw({}, type="Embed", scalars=json.dumps({"rows": what})), "aligned or query")
+    refused(raw({}, type="Embed", scalars=json.dumps({"rows": what})), "aligned, further or query")
     with pytest.raises(MessageError):
         Embed(what)
 
