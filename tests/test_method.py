@@ -20,6 +20,7 @@ from protoevfl.federation.owner import Central, LabelOwner
 from protoevfl.federation.party import Party
 from protoevfl.messages import Message
 from protoevfl.methods import METHODS, method_class
+from protoevfl.settings.method_choice import CENTRAL
 from tests.tiny import CLASSES, QUERY, addresses, finish, image_table, labels, owner, party_keys, quick
 
 PARTIES = 2
@@ -28,7 +29,7 @@ EVERY = pytest.mark.parametrize("name", METHODS)
 
 def owner_of(name: str) -> LabelOwner:
     mine = owner(0, PARTIES)
-    if name == "upper_bound":
+    if name in CENTRAL:
         tables = [image_table(0, m) for m in range(PARTIES)]
         pool, query = (torch.cat([getattr(t, part) for t in tables], 1) for part in ("pool", "query"))
         mine.central = Central(pool, labels(0, len(pool)), query)

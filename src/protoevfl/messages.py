@@ -171,6 +171,53 @@ class BackwardMixed(Message):
     pool: Tensor = array("pool", "width")
 
 
+@dataclass(frozen=True)
+class Residuals(Message):
+    """Vertical logistic regression: p - y of every aligned row, the loss gradient at the scores sent; take one step and
+    reply with `Embeddings`, the new partial scores.
+
+    Derived from labels, and gives them away: p_z - y_z is below zero for the row's own class and for no other.
+    """
+
+    kind: ClassVar[str] = "gradients"
+    step: int  # 0: begin with weights of zero
+    strength: float  # of the ridge
+    blocks: int  # among which the step is divided: all parties and the intercept
+    gradients: Tensor = array("rows", "classes")
+
+
+# to the active party's own extractor: these never cross, so no method declares them and no other party takes them
+
+
+@dataclass(frozen=True)
+class LearnLabels(Message):
+    """Train the extractor on these own rows and their labels; reply with `Done`. For the active party itself."""
+
+    kind: ClassVar[str] = "labels"
+    rows: Tensor = array("rows", "width")
+    labels: Tensor = array("rows", dtype=torch.int64)
+    offsets: Tensor = array("classes")  # added to the logits: log of own class rates over those of the shared rows
+
+
+@dataclass(frozen=True)
+class ForwardOwn(Message):
+    """LASER-VFL: reply with `Embeddings` of these own rows. For the active party itself."""
+
+    kind: ClassVar[str] = "rows"
+    step: int
+    rows: Tensor = array("batch", "columns")
+
+
+@dataclass(frozen=True)
+class BackwardOwn(Message):
+    """LASER-VFL: the loss gradient at the embeddings of these own rows. For the active party itself."""
+
+    kind: ClassVar[str] = "gradients"
+    step: int
+    rows: Tensor = array("batch", "columns")
+    gradients: Tensor = array("batch", "width")
+
+
 # ---------------------------------------------------------------- up: party -> active party
 
 

@@ -113,6 +113,29 @@ def test_every_subset_of_parties_can_be_asked() -> None:
     assert subsets["0+1"] == record["metrics"]["accuracy"]
 
 
+def test_every_label_shows_what_joining_gains() -> None:
+    config = RunConfig(aligned=60, pool=30, labels="all", overlap=5, overrides=QUICK)
+    record = run(config, [0], device="cpu")[0]
+    assert (record["labels"], record["overlap"]) == ("all", 5)
+    metrics = record["metrics"]
+    gap = metrics["accuracy"] - metrics["alone"]["accuracy"]
+    assert metrics["gain"]["measure"] == "accuracy"
+    assert metrics["gain"]["difference"] == pytest.approx(gap)
+    assert metrics["gain"]["low"] <= gap <= metrics["gain"]["high"]
+    assert 0 <= metrics["brier"] <= 2
+    assert sum(metrics["mean_rates"]) == pytest.approx(1, abs=1e-4)
+    assert metrics["balanced_rule"].keys() == {"accuracy", "balanced_accuracy"}
+
+
+def test_a_run_that_diverged_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN has no rank: it would count as a perfect AUC."""
+    from protoevfl.federation.federation import Federation
+
+    monkeypatch.setattr(Federation, "predict", lambda *given, **more: [torch.full((539, 10), torch.nan)])
+    with pytest.raises(UserError, match="not finite"):
+        run(PROTO, [0], device="cpu")
+
+
 def test_an_observer_hears_the_reports_of_every_seed() -> None:
     seen: list[tuple[int, Report]] = []
 

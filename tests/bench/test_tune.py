@@ -49,6 +49,18 @@ def test_the_best_trial_wins() -> None:
     assert len(found.best.folds) == 2
 
 
+def test_every_label_is_searched_where_it_is_used_and_folds_hide_it() -> None:
+    assert all(set(c) <= {"own_batches"} for c in tune.candidates("laser", "digits", 3, "all"))
+    cell = RunConfig("digits", "vanilla", aligned=40, pool=30, labels="all")
+    for world in tune.fold_worlds(cell, 100, "cpu", 4):
+        own = world.owner.own
+        assert own is not None
+        torch.testing.assert_close(own.query, world.tables[0].query)
+        torch.testing.assert_close(own.rows, torch.cat([world.tables[0].aligned, world.tables[0].pool]))
+        assert own.shared_rows == len(world.owner.labels)
+        assert torch.equal(own.labels[: own.shared_rows], world.owner.labels)
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(UserError, match="at least one trial"):
         tune.tune("vanilla", "digits", 0)

@@ -115,6 +115,11 @@ BAD = {
     "--engine nope": "--engine is one of",
     "--lockstep 0": "--lockstep is at least 1",
     "--methods ,": "--methods needs",
+    "--labels most": "labels is one of shared, all",
+    "--labels all --methods fedhssl": "fedhssl cannot use labels of rows that are not shared",
+    "--overlap 5": "of use with --labels all",
+    "--labels all --overlap 5": "local cannot use rows shared with single parties",
+    "--labels all --overlap 5000 --methods laser": "an overlap of 5000 rows",
     "--open": "local cannot say 'none of these classes'",
 }
 

@@ -18,6 +18,7 @@ from protoevfl.federation.owner import LabelOwner, OwnRows
 from protoevfl.federation.party import Party
 from protoevfl.methods import METHODS
 from protoevfl.settings import presets
+from protoevfl.settings.method_choice import CENTRAL
 from tests.tiny import ALIGNED, CLASSES, addresses, column_table, finish, image_table, party_keys, short
 
 LONGER = 3  # turns of every loop
@@ -47,7 +48,7 @@ def as_set(types: tuple[tuple[str, ...], tuple[str, ...]]) -> set[tuple[str, str
     return {("down", name) for name in types[0]} | {("up", name) for name in types[1]}
 
 
-@pytest.mark.parametrize("name", [n for n in METHODS if n != "upper_bound"])
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in CENTRAL])
 def test_a_method_declares_what_a_complete_run_sends(name: str) -> None:
     loops = ("epochs", "count", "rounds")
     longer = {n: LONGER if n.rsplit(".", 1)[-1].rsplit("_", 1)[-1] in loops else v for n, v in short(name).items()}

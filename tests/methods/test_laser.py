@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from protoevfl.methods.laser import Laser, fused, subsets
-from tests.methods.play import ALIGNED, any_subset, played, same_numbers
+from protoevfl.methods.laser import Laser, fused, row_kinds, subsets
+from tests.methods.play import ALIGNED, any_subset, play, played, same_numbers
 from tests.tiny import keys
 
 TINY = {"epochs": 2, "models": 2, "batch": 20}
@@ -69,3 +69,44 @@ def test_prediction_is_the_mean_of_the_members_heads(present: tuple[bool, ...]) 
     mean = z[0, here].mean(0)
     heads = head(mean.expand(3, 1, 4, 5))  # type: ignore[operator]
     torch.testing.assert_close(got, F.softmax(heads, -1)[here].mean(0))
+
+
+def test_parties_that_lack_a_row_are_in_no_subset_of_those_that_have_it() -> None:
+    here = torch.tensor([True, False, True, False])
+    chosen = subsets(keys(4), 0, 4, 50, here)
+    for head in (0, 2):
+        assert not chosen[head, :2, :, ~here].any()
+        assert chosen[head, 1][:, here].all()
+
+
+def test_every_labelled_row_has_its_kind_and_its_number_at_the_other_party() -> None:
+    run = play("laser", TINY | {"epochs": 1}, labels="all", overlap=4)
+    world = run.worlds[0]
+    kinds = row_kinds(world.owner)
+    assert sorted(len(kind) for kind in kinds) == [4, 4, 4, 30 - 12]
+    for kind in kinds:
+        for m, numbers in kind.numbers.items():
+            further = world.tables[m].further
+            assert further is not None
+            assert numbers.tolist() == [ALIGNED + i for i in range(4)]
+            own = world.split.further_of(m)  # the same rows of the data set at both
+            first = world.split.further_of(0).tolist().index(int(own[0]))
+            assert torch.equal(kind.labels, world.labels.pools[0][first : first + 4])
+
+
+def test_rows_of_the_active_party_go_to_it_alone_and_others_see_shared_ones_only() -> None:
+    run = play("laser", TINY | {"epochs": 1}, labels="all", overlap=4)
+    assert run.crossed() == {
+        ("down", "ForwardBatch"), ("up", "Embeddings"), ("down", "BackwardBatch"), ("up", "Done"),
+    }  # fmt: skip
+    for _, party, request, _ in run.transcript:
+        if party and type(request).__name__ == "ForwardBatch":
+            assert int(request.rows.max()) < ALIGNED + 4  # type: ignore[attr-defined]
+
+
+def test_engines_agree_with_every_label() -> None:
+    given = TINY | {"epochs": 1}
+    stacked = play("laser", given, labels="all", overlap=4).predict()
+    loop = play("laser", given, "loop", wire=True, labels="all", overlap=4).predict()
+    for a, b in zip(stacked, loop, strict=True):
+        torch.testing.assert_close(a, b, atol=5e-3, rtol=0)

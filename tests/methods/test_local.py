@@ -1,8 +1,10 @@
 """Local: the active party alone."""
 
+import pytest
 import torch
 
-from protoevfl.methods.local import rates
+from protoevfl.errors import UserError
+from protoevfl.methods.local import Local, rates
 from tests.methods.play import accuracy, any_subset, play, played, same_numbers
 
 TINY = {"epochs": 2, "models": 2}
@@ -34,3 +36,20 @@ def test_without_its_own_columns_it_answers_with_the_rates_of_the_labels() -> No
 
 def test_learns() -> None:
     assert accuracy(play("local", {"epochs": 25, "models": 1, "lr": 3e-3})) > 0.35
+
+
+@pytest.mark.parametrize("model", ["network", "own_model"])
+def test_with_all_labels_nobody_is_asked(model: str) -> None:
+    run = play("local", TINY | {"model": model, "labelled.steps": 3, "own.steps": 3}, labels="all")
+    assert run.transcript == []
+    for world in run.worlds:
+        assert world.owner.own is not None
+        world.owner.own.query = world.owner.own.query[:60]
+    for alone, together in zip(run.predict((0,)), run.predict(), strict=True):
+        assert torch.equal(alone, together)
+        torch.testing.assert_close(alone.sum(1), torch.ones(60))
+
+
+def test_an_unknown_model_is_named() -> None:
+    with pytest.raises(UserError, match="network, own_model"):
+        Local(model="forest")

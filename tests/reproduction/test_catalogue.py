@@ -8,7 +8,7 @@ from protoevfl.settings.presets import build, presets
 NAMES = [
     "accuracy_images", "accuracy_tables", "ablation", "selection", "rare_classes", "communication", "convergence",
     "rounds", "training_time", "parties", "label_inference", "noise_representations", "noise_prototypes", "imbalance",
-    "gradient_norm", "pieces", "margins",
+    "gradient_norm", "pieces", "margins", "labels", "overlap",
 ]  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from protoevfl.models import embed
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import PrivacySettings, split_overrides
 from protoevfl.privacy.protocol import shuffled
+from protoevfl.settings.method_choice import CENTRAL
 from protoevfl.settings.method_choice import privacy_of as settings_of
 from protoevfl.settings.presets import build
 
@@ -87,8 +88,10 @@ def _simulate(
 ) -> list[Recording]:
     """One recording for each (seed, 0 as it is or the number of a shuffling of its labels)."""
     plain, chosen = privacy_of(config)
-    if plain.method == "upper_bound":
-        raise UserError("upper_bound has all rows in one place, so nothing crosses to be attacked; name another method")
+    if plain.method in CENTRAL:
+        raise UserError(
+            f"{plain.method} has all rows in one place, so nothing crosses to be attacked; name another method"
+        )
     chosen = chosen if privacy is None else privacy
     device = choose_device(device)
     method: Any = build(plain.method, plain.preset, plain.dataset, plain.overrides)

@@ -26,8 +26,13 @@ from protoevfl.errors import UserError
 
 Record = Mapping[str, Any]
 CELL = ("dataset", "method", "preset", "aligned", "setting", "classes", "shots", "parties", "pool", "profile",
-        "open", "side", "overrides")  # fmt: skip
-LATER = {"open": False, "side": ""}  # fields that older records lack, and what they meant
+        "open", "side", "labels", "overlap", "overrides")  # fmt: skip
+LATER = {
+    "open": False,
+    "side": "",
+    "labels": "shared",
+    "overlap": 0,
+}  # fields that older records lack, and what they meant
 KEY = (*CELL, "seed")
 
 

@@ -15,21 +15,24 @@ from torch import Tensor
 
 import protoevfl
 from protoevfl import distributed
-from protoevfl.core import metrics
+from protoevfl.core import decisions, metrics
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import Federation, SimulatedRun, choose_engine, simulate
 from protoevfl.federation.owner import Central, LabelOwner, build_owner
 from protoevfl.method import Report, plain_figures
+from protoevfl.methods import EVERY_LABEL, EVERY_OVERLAP
+from protoevfl.methods.own_model import has_own_model
 from protoevfl.observer import SILENT, Observer, Together
 from protoevfl.rows import sources
 from protoevfl.rows.attributes import read_attributes
 from protoevfl.rows.splits import Split, SplitSpec, split_dataset
 from protoevfl.rows.table import Further, Labels, OwnRows, PartyTable, encode_columns, labels_of, party_tables
-from protoevfl.settings.method_choice import privacy_of
+from protoevfl.settings.method_choice import CENTRAL, privacy_of
 from protoevfl.settings.presets import build
 
 LABELS = ("shared", "all")
+ADDED = {"labels": "shared", "overlap": 0}  # fields that older records do not have
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,18 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.labels not in LABELS:
             raise UserError(f"labels is one of {', '.join(LABELS)}, not '{self.labels}'")
+        if self.labels == "all" and self.method not in EVERY_LABEL:
+            raise UserError(
+                f"{self.method} cannot use labels of rows that are not shared; these can: {', '.join(EVERY_LABEL)}"
+            )
+        if self.overlap < 0:
+            raise UserError(f"an overlap is a number of rows, not {self.overlap}")
         if self.overlap and self.labels != "all":
             raise UserError("an overlap with single parties is of use with --labels all")
+        if self.overlap and self.method not in EVERY_OVERLAP:
+            raise UserError(
+                f"{self.method} cannot use rows shared with single parties; these can: {', '.join(EVERY_OVERLAP)}"
+            )
 
     def split_spec(self) -> SplitSpec:
         return SplitSpec(
@@ -67,8 +80,7 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """The part of a record that says which cell it belongs to."""
         facts = {**asdict(self), "classes": list(self.classes), "overrides": dict(self.overrides)}
-        added = {"labels": "shared", "overlap": 0}  # fields that older records do not have
-        return {name: value for name, value in facts.items() if added.get(name) != value}
+        return {name: value for name, value in facts.items() if name not in ADDED or ADDED[name] != value}
 
 
 @dataclass
@@ -108,7 +120,7 @@ def prepare(config: RunConfig, seed: int, device: str) -> World:
     tell(owner, config.side, labels)
     if config.labels == "all":
         owner.own, owner.further = every_label(tables, labels, split, device)
-    if config.method == "upper_bound":
+    if config.method in CENTRAL:
         owner.central = central(config, dataset, split, device)
     return World(split, tables, labels, owner, seed)
 
@@ -224,8 +236,8 @@ def run(
 def measured(config: RunConfig, federation: Federation, worlds: Sequence[World], subsets: bool) -> list[dict[str, Any]]:
     """Everything that is measured of each run on its query rows."""
     rows = evaluate(federation, worlds, subsets)
-    for r, alone_figures in enumerate(alone(federation, worlds)):
-        rows[r] |= alone_figures
+    for r, figures in enumerate(zip(pseudo_labels(federation, worlds), joining(federation, worlds), strict=True)):
+        rows[r] |= figures[0] | figures[1]
         if config.method == "proto_evfl" and worlds[r].owner.head is not None:
             rows[r]["gate"] = gate_by_class(federation, worlds[r], r)
     return rows
@@ -235,12 +247,15 @@ def evaluate(federation: Federation, worlds: Sequence[World], subsets: bool) -> 
     """The metrics of each run; with `subsets` also the accuracy of every subset of parties."""
     parties = worlds[0].owner.parties
     everyone = [close(p, w) for p, w in zip(federation.predict(), worlds, strict=True)]
+    for p, world in zip(everyone, worlds, strict=True):
+        if not bool(p.isfinite().all()):  # ranks of NaN would be measured as a perfect AUC
+            raise UserError(f"seed {world.seed}: some predicted probabilities are not finite; the training diverged")
     found = [metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(everyone, worlds, strict=True)]
     for row, world, p in zip(found, worlds, everyone, strict=True):
         guess = p.argmax(1).cpu()
         row["rare_recall"] = _rare(row, world.labels.rare)
         row["matched_unseen"] = metrics.matched_accuracy(guess, world.labels.query, world.labels.unseen)
-        row["calibration_error"] = metrics.expected_calibration_error(p.cpu(), world.labels.query)
+        row |= probability_figures(p.cpu(), world)
         row["confusion"] = metrics.confusion(guess, world.labels.query, p.shape[1]).long().tolist()
         if (strength := world.owner.memory.get("open_strength")) is not None:
             row["open_strength"], row["open_fires"] = float(strength), bool(world.owner.memory["open_fires"])
@@ -258,6 +273,42 @@ def evaluate(federation: Federation, worlds: Sequence[World], subsets: bool) -> 
     return found
 
 
+def probability_figures(p: Tensor, world: World) -> dict[str, Any]:
+    """How honest probabilities (n, Z) are, and what choosing classes as if they were equally frequent would give.
+
+    Class rates are those of the rows shared by all: with many classes pools have others than the test rows.
+    """
+    truth = world.labels.query
+    classes = p.shape[1]
+    rates = torch.bincount(world.owner.labels.cpu(), minlength=classes) / len(world.owner.labels)
+    choice = decisions.balanced_choice(p, rates)
+    return {
+        "calibration_error": metrics.expected_calibration_error(p, truth),
+        "brier": decisions.brier(p, truth),
+        "mean_rates": p.double().mean(0).tolist(),
+        "balanced_rule": {
+            "accuracy": metrics.accuracy(choice, truth),
+            "balanced_accuracy": metrics.balanced_accuracy(choice, truth, classes),
+        },
+    }
+
+
+def joining(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
+    """The active party's own model beside the joint one, and what joining gains, where it has such a model."""
+    if not all(has_own_model(world.owner) for world in worlds):
+        return [{} for _ in worlds]
+    rows = []
+    for joint, own, world in zip(federation.predict(), federation.predict((0,)), worlds, strict=True):
+        truth = world.labels.query
+        rows.append(
+            {
+                "alone": metrics.evaluate(own, truth, world.labels.unseen) | probability_figures(own.cpu(), world),
+                "gain": decisions.gain(joint, own, truth, world.seed),
+            }
+        )
+    return rows
+
+
 def close(p: Tensor, world: World) -> Tensor:
     """In open mode the last column means "none of these": it is the one unseen class where there is exactly one."""
     if not world.owner.open or len(world.labels.unseen) != 1:
@@ -267,7 +318,7 @@ def close(p: Tensor, world: World) -> Tensor:
     return known
 
 
-def alone(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
+def pseudo_labels(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
     """Simulation only: how well each party names its own pool rows by the prototypes, and priors against the truth."""
     found: list[dict[str, Any]] = [{} for _ in worlds]
     guess = getattr(federation.methods[0], "alone", None)

@@ -19,7 +19,7 @@ from protoevfl.core import random as rnd
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import simulate
-from protoevfl.federation.owner import Central
+from protoevfl.federation.owner import Central, OwnRows
 from protoevfl.settings.method_choice import privacy_of
 from protoevfl.settings.presets import TABLES, build
 
@@ -36,6 +36,14 @@ _TUNED: dict[str, Space] = {
     "tables": {"epochs": (3, 5, 10), "lr": (3e-4, 1e-3), "mixup": (0.0, 1.0)},
 }
 _FROZEN: Space = {"head.epochs": (30, 60, 100), "head.hidden": (0, 128), "head.noise": (0.3, 1.0)}
+_RIDGE: Space = {"strength": (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)}
+_TREES: Space = {"learning_rate": (0.03, 0.06, 0.1), "max_leaf_nodes": (4, 8, 31), "min_samples_leaf": (5, 20)}
+# where labels of rows that are not shared are used as well, these are searched on top
+EVERY_LABEL: Space = {"labelled.steps": (300, 1000, 3000), "labelled.lr": (3e-4, 1e-3), "labelled.augment": (0.0, 0.3)}
+EVERY_LABEL_OF: dict[str, Space] = {
+    **dict.fromkeys(("local", "vanilla", "ss_vfl_c", "fedcvt"), EVERY_LABEL),
+    "laser": {"own_batches": (1, 4, 16)},
+}
 
 
 def _more(base: Mapping[str, Space], images: Space, tables: Space) -> dict[str, Space]:
@@ -63,6 +71,8 @@ SPACES: dict[str, dict[str, Space]] = {
         "images": {"epochs": (15, 30), "lr": (1e-3, 2e-3), "augment": (0.0, 0.2), "mixup": (0.0, 1.0)},
         "tables": {"epochs": (3, 5, 10), "lr": (3e-4, 1e-3), "weight_decay": (1e-2, 1e-1)},
     },
+    "vertical_logistic": {"images": _RIDGE, "tables": _RIDGE},
+    "pooled_boosting": {"images": _TREES, "tables": _TREES},
     "proto_evfl": {
         "images": {**_FROZEN, "rounds.count": (0, 2), "warm.epochs": (40, 80), "warm.strength": (0.6, 1.0)},
         "tables": {**_FROZEN, "rounds.count": (0, 2), "warm.epochs": (5, 15)},
@@ -90,6 +100,7 @@ class Tuned:
     method: str
     dataset: str
     aligned: int
+    labels: str
     seeds: tuple[int, ...]
     trials: tuple[Trial, ...]
 
@@ -101,8 +112,10 @@ class Tuned:
         return {**asdict(self), "best": asdict(self.best)}
 
 
-def candidates(method: str, dataset: str, budget: int) -> list[dict[str, Any]]:
+def candidates(method: str, dataset: str, budget: int, labels: str = "shared") -> list[dict[str, Any]]:
     """The settings to try: {} (the preset), then different draws from the method's space.
+
+    With all labels the space is what is learnt from the further ones; the rest stays as the preset has it.
 
     >>> candidates("vanilla", "digits", 3)[0]
     {}
@@ -110,6 +123,8 @@ def candidates(method: str, dataset: str, budget: int) -> list[dict[str, Any]]:
     if method not in SPACES:
         raise UserError(f"no search space for '{method}'; there are {', '.join(SPACES)}")
     space = SPACES[method]["tables" if dataset in TABLES else "images"]
+    if labels == "all":
+        space = EVERY_LABEL_OF.get(method, space)
     found: list[dict[str, Any]] = [{}]
     for draw in range(50 * budget):
         if len(found) >= budget:
@@ -137,7 +152,13 @@ def _fold(world: World, fold: int, folds: int) -> World:
     inside = replace(world.labels, aligned=labels[~held], query=labels[held])
     device = world.owner.device
     owner = replace(
-        world.owner, labels=inside.aligned.to(device), central=_central(world, held.to(device)), head=None, memory={}
+        world.owner,
+        labels=inside.aligned.to(device),
+        central=_central(world, held.to(device)),
+        own=_own(world, held.to(device)),
+        head=None,
+        memory={},
+        cache={},
     )
     return replace(world, tables=tables, labels=inside, owner=owner)
 
@@ -150,6 +171,16 @@ def _central(world: World, held: torch.Tensor) -> Central | None:
     keep = torch.ones(len(whole.pool), dtype=torch.bool, device=held.device)
     keep[: len(held)] = ~held
     return Central(whole.pool[keep], whole.labels[keep], whole.pool[: len(held)][held])
+
+
+def _own(world: World, held: torch.Tensor) -> OwnRows | None:
+    """The active party's rows begin with the aligned ones; those held out become the query."""
+    own = world.owner.own
+    if own is None:
+        return None
+    keep = torch.ones(len(own.labels), dtype=torch.bool, device=held.device)
+    keep[: len(held)] = ~held
+    return OwnRows(own.rows[keep], own.labels[keep], own.rows[: len(held)][held], own.shared_rows - int(held.sum()))
 
 
 def trial(config: RunConfig, seeds: Sequence[int], device: str, engine: str = "stacked", folds: int = FOLDS) -> Trial:
@@ -187,6 +218,7 @@ def tune(
     aligned: int = 200,
     parties: int = 4,
     pool: int | None = None,
+    labels: str = "shared",
     folds: int = FOLDS,
     watch: Callable[[Trial], None] | None = None,
 ) -> Tuned:
@@ -195,9 +227,11 @@ def tune(
         raise UserError(f"a search needs at least one trial, not {budget}")
     device = choose_device(device)
     trials = []
-    for overrides in candidates(method, dataset, budget):
-        config = RunConfig(dataset, method, aligned=aligned, parties=parties, pool=pool, overrides=overrides)
+    for overrides in candidates(method, dataset, budget, labels):
+        config = RunConfig(
+            dataset, method, aligned=aligned, parties=parties, pool=pool, labels=labels, overrides=overrides
+        )
         trials.append(trial(config, seeds, device, folds=folds))
         if watch is not None:
             watch(trials[-1])
-    return Tuned(method, dataset, aligned, tuple(seeds), tuple(trials))
+    return Tuned(method, dataset, aligned, labels, tuple(seeds), tuple(trials))

@@ -43,6 +43,10 @@ def bench(
     profile: Annotated[
         str, Option(help="Class imbalance of the pools: majority, exponential or balanced.")
     ] = "majority",
+    labels: Annotated[
+        str, Option(help="shared: labels of shared rows only; all: of all rows of the active party.")
+    ] = "shared",
+    overlap: Annotated[int, Option(help="Further rows it shares with each single other party (--labels all).")] = 0,
     preset: Annotated[str, Option(help="Named settings of the methods.")] = "default",
     set_: Annotated[list[str] | None, Option("--set", help="head.epochs=50, or vanilla:epochs=30 for one.")] = None,
     device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
@@ -74,7 +78,8 @@ def bench(
     cells = [
         RunConfig(dataset=dataset, method=name, preset=preset, aligned=aligned, setting=setting,
                   classes=tuple(whole_numbers(classes, "--classes")), shots=shots, parties=parties, pool=pool,
-                  profile=profile, open=open_, side=side, overrides=overrides[name])
+                  profile=profile, open=open_, side=side, labels=labels, overlap=overlap,
+                  overrides=overrides[name])
         for name in names
     ]  # fmt: skip
     split = check_cells(cells, numbers)
@@ -200,6 +205,8 @@ def finish(out: str, cells: "Sequence[RunConfig]", seeds: Sequence[int], how: Ma
         config = cells[0]
         what = f"{config.dataset}, {config.aligned} aligned rows, {config.parties} parties, {config.setting}"
         what += (f" {list(config.classes)}" if config.classes else "") + ", open" * config.open
+        what += ", all labels of the active party" if config.labels == "all" else ""
+        what += f", {config.overlap} further rows shared with each other party" if config.overlap else ""
         what += f", side information: {Path(config.side).name}" if config.side else ""
         cli_tables.show(
             f"{what}; mean ± std of {len(seeds)} seed(s)", "method", groups, cli_tables.columns_for(groups.values())
@@ -235,6 +242,7 @@ def tune(
     aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
     parties: Annotated[int, Option(help="2 to 8.")] = 4,
     pool: Annotated[int | None, Option(help="Unaligned rows of each party; default: the data set's.")] = None,
+    labels: Annotated[str, Option(help="shared, or all labels of the active party.")] = "shared",
     device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
     out: Annotated[str | None, Option(help="Add the whole search to this file, one JSON line.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print the whole search as JSON.")] = False,
@@ -246,4 +254,4 @@ def tune(
     if out is not None:
         records.check_writable(out)
     numbers = whole_numbers(seeds, "--seeds")
-    search(method, dataset, budget, numbers, device, aligned, parties, pool, out, as_json)
+    search(method, dataset, budget, numbers, device, aligned, parties, pool, labels, out, as_json)

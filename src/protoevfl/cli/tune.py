@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 def search(
     method: str, dataset: str, budget: int, seeds: Sequence[int], device: str, aligned: int, parties: int,
-    pool: int | None, out: str | None, as_json: bool,
+    pool: int | None, labels: str, out: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Runs it and prints one line a trial and the preset entry of the best."""
     from protoevfl.bench.tune import candidates, tune
     from protoevfl.rows import sources
 
     sources.load(dataset)  # an unknown name or a missing file is told at once
-    total, seen = len(candidates(method, dataset, max(budget, 0))), list["Trial"]()
+    total, seen = len(candidates(method, dataset, max(budget, 0), labels)), list["Trial"]()
     with Bars() as bars:
         bars.show("trials", 0, total, f"{method} on {dataset}")
 
@@ -32,7 +32,7 @@ def search(
 
         try:
             found = tune(method, dataset, budget, seeds, device, aligned=aligned, parties=parties, pool=pool,
-                         watch=watch)  # fmt: skip
+                         labels=labels, watch=watch)  # fmt: skip
         except KeyboardInterrupt:
             bars.note(f"stopped after {len(seen)} of {total} trials; nothing was written")
             raise

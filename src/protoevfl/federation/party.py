@@ -149,7 +149,7 @@ def _copy(tensor: Tensor, device: torch.device) -> Tensor:
 
 def _members(tensor: Tensor, size: int) -> Tensor:
     """(size*k, ...) -> (size, k, ...): a member may own k consecutive entries (an ensemble of k networks)."""
-    return tensor.reshape(size, -1, *tensor.shape[1:])
+    return tensor.reshape(size, len(tensor) // size, *tensor.shape[1:])
 
 
 def _slots(optimizer: torch.optim.Optimizer) -> list[tuple[int, dict[str, Tensor]]]:

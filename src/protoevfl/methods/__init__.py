@@ -12,8 +12,13 @@ METHODS = {
     "fedcvt": "protoevfl.methods.fedcvt:FedCVT",
     "laser": "protoevfl.methods.laser:Laser",
     "upper_bound": "protoevfl.methods.upper_bound:UpperBound",
+    "vertical_logistic": "protoevfl.methods.vertical_logistic:VerticalLogistic",
+    "pooled_boosting": "protoevfl.methods.pooled_boosting:PooledBoosting",
     "proto_evfl": "protoevfl.methods.proto_evfl:ProtoEVFL",
 }
+# methods that learn from labels of rows that only the active party has, and those that use rows shared with some
+EVERY_LABEL = ("local", "vanilla", "ss_vfl_c", "fedcvt", "laser", "proto_evfl")
+EVERY_OVERLAP = ("laser", "proto_evfl")
 
 
 def method_class(name: str) -> type:

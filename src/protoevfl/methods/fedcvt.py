@@ -26,6 +26,7 @@ from protoevfl.messages import BackwardMixed, Done, Embed, Embeddings, ForwardMi
 from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods import cross_view as cv
 from protoevfl.methods.ensemble import Ensemble, blocks, flat, member_keys
+from protoevfl.methods.labelled import pre_train
 from protoevfl.methods.split import SplitLearning
 from protoevfl.methods.ss_vfl import PlainHead
 from protoevfl.methods.steps import one_view, set_rate, tracked
@@ -103,6 +104,8 @@ class FedCVT(SplitLearning):
         parties, keys, step, n = owner.parties, owner.keys("head", self.models), 0, len(owner.labels)
         y = F.one_hot(owner.labels, owner.classes).float()
         heads: cv.ThreeHeads | None = None
+        if owner.own is not None:
+            yield from pre_train(owner)
         for epoch in range(self.epochs):
             for rows in self.batches(owner, epoch):
                 replies = yield {m: ForwardMixed(step, self.pool_batch, rows) for m in parties}

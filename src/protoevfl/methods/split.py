@@ -8,8 +8,8 @@ and their heads' probabilities averaged; mixup acts on the embeddings at the own
 Local, SS-VFL-C, FedHSSL and LASER-VFL share; each of them changes a few of its functions.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -23,12 +23,56 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Cohort
 from protoevfl.fit import adamw, cosine
 from protoevfl.head import HeadNet, HeadSettings, mixup
-from protoevfl.messages import BackwardBatch, Done, Embed, Embeddings, ForwardBatch, Message, values
-from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
+from protoevfl.messages import (
+    BackwardBatch,
+    BackwardOwn,
+    Done,
+    Embed,
+    Embeddings,
+    ForwardBatch,
+    ForwardOwn,
+    LearnLabels,
+    Message,
+    values,
+)
+from protoevfl.method import PREDICTION, Asking, Exchanges, Replies, Report, Talk
 from protoevfl.methods.ensemble import Ensemble, blocks, flat, member_keys
+from protoevfl.methods.labelled import LabelledSettings, learn_labels, pre_train
 from protoevfl.methods.steps import calibrate, one_view, per_epoch, set_rate, tracked
 from protoevfl.methods.warmup import gather
 from protoevfl.models import embed, extractor, inputs
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one step: the parties that have them, and how each of them is told which rows are meant."""
+
+    labels: Tensor  # (B,)
+    rows: Mapping[int, Tensor]  # by party: row numbers (B,), or to the active party its own rows (B, columns)
+    offsets: Tensor | None = None  # (Z,) added to the logits, where the rows have class rates of their own
+
+    def forward(self, step: int) -> dict[int, Message]:
+        return {m: ForwardBatch(step, r) if r.dim() == 1 else ForwardOwn(step, r) for m, r in self.rows.items()}
+
+    def backward(self, step: int, gradients: Mapping[int, Tensor]) -> dict[int, Message]:
+        return {
+            m: BackwardBatch(step, r, gradients[m]) if r.dim() == 1 else BackwardOwn(step, r, gradients[m])
+            for m, r in self.rows.items()
+        }
+
+
+def shared_rows(cohort: Cohort) -> Tensor:
+    """All rows (G, n, ...) the active party may ask for by number: those of all parties, then the further ones."""
+    further = cohort.rows.further
+    if further is None or not further.shape[1]:
+        return cohort.rows.aligned
+    return torch.cat([cohort.rows.aligned, further], 1)
+
+
+def padded_blocks(replies: Replies, parties: tuple[int, ...], models: int) -> Tensor:
+    """(E, M, B, d) of all parties; zeros for those that did not answer."""
+    nothing = Embeddings(torch.zeros_like(values(next(iter(replies.values())))))
+    return blocks({m: replies.get(m, nothing) for m in parties}, parties, models)
 
 
 @dataclass(frozen=True)
@@ -51,6 +95,7 @@ class SplitLearning:
     dropout: float = 0.2
     hidden: int = 128  # of the head; 0 is a linear head
     augment: float = 0.0  # strength of image views, or share of table columns replaced, while training
+    labelled: LabelledSettings = field(default_factory=LabelledSettings)
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
         """`models` extractors for each of G parties."""
@@ -60,14 +105,18 @@ class SplitLearning:
 
     def answer(self, cohort: Cohort, request: Message) -> Message:
         match request:
-            case ForwardBatch(rows=rows, step=step):
+            case ForwardBatch(rows=rows, step=step) | ForwardOwn(rows=rows, step=step):
                 with torch.no_grad():
                     return Embeddings(self.forward(cohort, rows, step, track=False))
-            case BackwardBatch():
+            case BackwardBatch() | BackwardOwn():
                 return self.backward(cohort, request)
             case Embed(rows=which):
                 net = calibrate(self.encoder(cohort), cohort.rows.aligned)
                 return Embeddings(embed(net, getattr(cohort.rows, which)))
+            case LearnLabels():
+                assert isinstance(cohort.net, Ensemble)
+                learn_labels(cohort, cohort.net, request, self.labelled)
+                return Done()
         raise NotImplementedError(type(request).__name__)
 
     def encoder(self, cohort: Cohort) -> nn.Module:
@@ -77,13 +126,16 @@ class SplitLearning:
     def forward(self, cohort: Cohort, rows: Tensor, step: int, track: bool) -> Tensor:
         """Embeddings (G, B, models*d) of a batch; views are drawn by step, so that both passes see the same."""
         net = tracked(self.encoder(cohort), track)
-        x = inputs(gather(cohort.rows.aligned, rows))
+        if rows.dim() == 2:  # numbers of shared rows
+            x = inputs(gather(shared_rows(cohort), rows))
+        else:
+            x = rows.view(*rows.shape[:2], *cohort.rows.pool.shape[2:])
         if self.augment:
             x = one_view(cohort, x, step, self.augment)
         out: Tensor = net(x)
         return out
 
-    def backward(self, cohort: Cohort, request: BackwardBatch) -> Message:
+    def backward(self, cohort: Cohort, request: BackwardBatch | BackwardOwn) -> Message:
         """Recomputes the forward pass, so that a party can be rebuilt between any two messages."""
         net, rate = self.encoder(cohort), self.lr * self.rate(request.step, cohort.rows.aligned.shape[1])
         optimizer = cohort.optimizer("split", lambda: adamw(net.parameters(), self.lr, self.weight_decay))
@@ -97,32 +149,33 @@ class SplitLearning:
     # ------------------------------------------------------------ owner side
 
     def train(self, owner: LabelOwner) -> Talk:
+        if owner.own is not None:
+            yield from pre_train(owner)
         yield from self.fine_tune(owner)
 
     def fine_tune(self, owner: LabelOwner) -> Talk:
         """The epochs of split learning; leaves the trained head with the owner."""
         parties, step = self.members(owner), 0
         keys, n = owner.keys("head", self.models), len(owner.labels)
-        y = F.one_hot(owner.labels, owner.classes).float()
         head: nn.Module | None = None
         for epoch in range(self.epochs):
-            for rows in self.batches(owner, epoch):
-                replies = yield {m: ForwardBatch(step, rows) for m in parties}
-                z = blocks(replies, parties, self.models).to(owner.device).requires_grad_()  # (E, M, B, d)
+            for batch in self.plan(owner, epoch):
+                replies = yield batch.forward(step)
+                z = padded_blocks(replies, parties, self.models).to(owner.device).requires_grad_()  # (E, M, B, d)
                 if head is None:
                     head = self.head(keys, len(parties), z.shape[-1], owner.classes)
                     optimizer = adamw(head.parameters(), self.head_lr, self.weight_decay)
                 set_rate(optimizer, self.head_lr * self.rate(step, n))
-                x, t = z, y[rows].expand(self.models, -1, -1)
+                y = F.one_hot(batch.labels, owner.classes).float()
+                x, t = z, y.expand(self.models, -1, -1)
                 if self.mixup:
                     x, t = mixup(x, t, keys, step, self.mixup)
-                loss = self.loss(head, x, t, step)  # (E,)
+                loss = self.loss(head, x, t, step, batch)  # (E,)
                 optimizer.zero_grad()
                 loss.sum().backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 assert z.grad is not None
-                back = flat(z.grad)
-                yield {m: BackwardBatch(step, rows, back[i]) for i, m in enumerate(parties)}
+                yield batch.backward(step, dict(zip(parties, flat(z.grad), strict=True)))
                 step += 1
             yield Report("split learning", epoch + 1, self.epochs, {"loss": loss.detach().mean()})
         owner.head = head
@@ -130,6 +183,11 @@ class SplitLearning:
     def members(self, owner: LabelOwner) -> tuple[int, ...]:
         """The parties whose extractors are trained."""
         return owner.parties
+
+    def plan(self, owner: LabelOwner, epoch: int) -> Iterator["Batch"]:
+        """What an epoch consists of."""
+        for rows in self.batches(owner, epoch):
+            yield Batch(owner.labels[rows], dict.fromkeys(self.members(owner), rows))
 
     def batches(self, owner: LabelOwner, epoch: int) -> Iterator[Tensor]:
         """All aligned rows in a new order, cut into batches of nearly equal size."""
@@ -145,8 +203,8 @@ class SplitLearning:
         settings = HeadSettings(hidden=self.hidden, dropout=self.dropout, gate=False, adaptor=False)
         return HeadNet(keys, parties, width, classes, settings)
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Tensor, step: rnd.Counter) -> Tensor:
-        """One number a model (E,) from embeddings z (E, M, B, d) and soft labels (E, B, Z)."""
+    def loss(self, head: nn.Module, z: Tensor, targets: Tensor, step: rnd.Counter, batch: "Batch") -> Tensor:
+        """One number per model (E,) from embeddings z (E, M, B, d) and soft labels (E, B, Z)."""
         return soft_cross_entropy(head(z, step=step), targets)
 
     def probabilities(self, head: nn.Module, z: Tensor, here: Tensor) -> Tensor:
@@ -160,9 +218,7 @@ class SplitLearning:
         replies = yield {m: Embed("query") for m in parties if m in present}
         if not replies or owner.head is None:
             raise UserError(f"prediction needs a trained head and at least one of the parties {parties}")
-        some = values(next(iter(replies.values())))
-        full = {m: replies.get(m, Embeddings(torch.zeros_like(some))) for m in parties}
-        z = blocks(full, parties, self.models).to(owner.device)
+        z = padded_blocks(replies, parties, self.models).to(owner.device)
         here = torch.tensor([m in replies for m in parties], device=owner.device)
         with torch.no_grad():
             return torch.cat([self.probabilities(owner.head, part, here) for part in torch.split(z, 4096, 2)])

@@ -43,7 +43,7 @@ class SSVFLC(SplitLearning):
     def train(self, owner: LabelOwner) -> Talk:
         yield {m: Prepare() for m in owner.parties}
         yield Report("self-supervision", 1, 1)
-        yield from self.fine_tune(owner)
+        yield from super().train(owner)
 
 
 @dataclass(frozen=True)

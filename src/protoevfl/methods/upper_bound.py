@@ -27,11 +27,9 @@ from protoevfl.models import Extractor, embed, extractor, inputs
 
 
 @dataclass(frozen=True)
-class UpperBound:
-    """`models` networks trained on everything, probabilities averaged."""
+class Pooled:
+    """`models` networks on rows that lie in one place, probabilities averaged."""
 
-    name: ClassVar[str] = "upper_bound"
-    exchanges: ClassVar[Exchanges] = ()
     models: int = 3
     epochs: int = 30
     batch: int = 256
@@ -42,6 +40,14 @@ class UpperBound:
     dropout: float = 0.2
     hidden: int = 128
 
+
+@dataclass(frozen=True)
+class UpperBound(Pooled):
+    """Networks trained on everything."""
+
+    name: ClassVar[str] = "upper_bound"
+    exchanges: ClassVar[Exchanges] = ()
+
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
         """Nothing: the parties have no part in this."""
         return nn.Identity()
@@ -51,45 +57,60 @@ class UpperBound:
 
     def train(self, owner: LabelOwner) -> Talk:
         data = central(owner)
-        keys = owner.keys("upper bound", self.models)
-        net = Classifier(self, keys, tuple(whole(data.pool).shape[1:]), owner.classes)
-        x, y = whole(data.pool), F.one_hot(data.labels, owner.classes).float()
-
-        def loss(index: Tensor, step: rnd.Counter) -> Tensor:
-            rows, t = inputs(x[index]), y[index]  # (E, B, ...), (E, B, Z)
-            if self.augment and rows.dim() == 5:
-                rows = augment.augment_images(rows, keys, "view", step, self.augment)
-            f = net.body(rows)[:, None]  # (E, 1, B, d)
-            if self.mixup:
-                f, t = mixup(f, t, keys, step, self.mixup)
-            return soft_cross_entropy(net.head(f, step=step), t)
-
-        losses = fit(
-            loss, net.parameters(), keys, len(x), epochs=self.epochs, batch=self.batch, lr=self.lr,
-            weight_decay=self.weight_decay, purpose="upper bound",
-        )  # fmt: skip
-        owner.head = net
+        losses = fit_classifier(owner, self, whole(data.pool), data.labels)
         yield Report("pooled training", 1, 1, {"loss": losses[-1].mean()})
 
     def predict(self, owner: LabelOwner, present: tuple[int, ...]) -> Asking:
         yield from ()
         if not isinstance(owner.head, Classifier):
             raise UserError("the upper bound is not trained yet")
-        rows = whole(central(owner).query)
-        f = embed(owner.head.body, rows.expand(self.models, *rows.shape))[:, None]  # (E, 1, n, d)
-        with torch.no_grad():
-            out: Tensor = owner.head.head(f).softmax(-1).mean(0)
-        return out
+        return owner.head.probabilities(whole(central(owner).query))
 
 
 class Classifier(nn.Module):
     """`models` extractors with their heads."""
 
-    def __init__(self, method: UpperBound, keys: Tensor, shape: tuple[int, ...], classes: int) -> None:
+    def __init__(self, method: Pooled, keys: Tensor, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
+        self.models = len(keys)
         settings = HeadSettings(hidden=method.hidden, dropout=method.dropout, gate=False, adaptor=False)
         self.body: Extractor = extractor(shape, keys)
         self.head = HeadNet(keys, 1, self.body.width, classes, settings)
+
+    @torch.no_grad()
+    def probabilities(self, rows: Tensor) -> Tensor:
+        """(n, Z) of rows (n, ...), the mean over the networks."""
+        f = embed(self.body, rows.expand(self.models, *rows.shape))[:, None]  # (E, 1, n, d)
+        out: Tensor = self.head(f).softmax(-1).mean(0)
+        return out
+
+
+def fit_classifier(
+    owner: LabelOwner, method: Pooled, x: Tensor, labels: Tensor, offsets: Tensor | float = 0.0
+) -> Tensor:
+    """Leaves a `Classifier` of rows x (n, ...) with the owner; returns the mean loss of each epoch.
+
+    offsets   (Z,) added to the logits while training: class rates of these rows that predictions shall not have
+    """
+    keys = owner.keys("upper bound", method.models)
+    net = Classifier(method, keys, tuple(x.shape[1:]), owner.classes)
+    y = F.one_hot(labels, owner.classes).float()
+
+    def loss(index: Tensor, step: rnd.Counter) -> Tensor:
+        rows, t = inputs(x[index]), y[index]  # (E, B, ...), (E, B, Z)
+        if method.augment and rows.dim() == 5:
+            rows = augment.augment_images(rows, keys, "view", step, method.augment)
+        f = net.body(rows)[:, None]  # (E, 1, B, d)
+        if method.mixup:
+            f, t = mixup(f, t, keys, step, method.mixup)
+        return soft_cross_entropy(net.head(f, step=step) + offsets, t)
+
+    losses = fit(
+        loss, net.parameters(), keys, len(x), epochs=method.epochs, batch=method.batch, lr=method.lr,
+        weight_decay=method.weight_decay, purpose="upper bound",
+    )  # fmt: skip
+    owner.head = net
+    return losses
 
 
 def central(owner: LabelOwner) -> Central:

@@ -23,6 +23,7 @@ from protoevfl.messages import (
     Learned,
     Message,
     PartialGradients,
+    Residuals,
 )
 
 
@@ -101,7 +102,7 @@ class View:
         for e in self.exchanges:
             if isinstance(e.request, BackwardBatch | BackwardMixed):
                 found.append((e.party, e.request.rows, e.request.gradients))
-            elif isinstance(e.request, PartialGradients):
+            elif isinstance(e.request, PartialGradients | Residuals):
                 rows = torch.arange(self.rows, device=e.request.gradients.device)
                 found.append((e.party, rows, e.request.gradients))
         return found

@@ -1,7 +1,7 @@
 """All experiments, in the order in which the paper has them; ours last."""
 
 from protoevfl.errors import UserError
-from protoevfl.reproduction import ablation, accuracy, costs, privacy_tables
+from protoevfl.reproduction import ablation, accuracy, costs, every_label, privacy_tables
 from protoevfl.reproduction.spec import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -24,6 +24,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         ablation.GRADIENT_NORM,
         ablation.OUR_PIECES,
         accuracy.MARGINS,
+        every_label.LABELS,
+        every_label.OVERLAPS,
     )
 }
 

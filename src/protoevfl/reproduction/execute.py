@@ -39,7 +39,8 @@ class Job:
         c = self.config
         parts = [self.experiment, c.dataset, c.method, c.preset if c.preset != "default" else "", f"#{c.aligned}",
                  c.setting if c.setting != "normal" else "", " ".join(map(str, c.classes)),
-                 f"{c.parties} parties" if c.parties != 4 else "",
+                 f"{c.parties} parties" if c.parties != 4 else "", "all labels" if c.labels == "all" else "",
+                 f"overlap {c.overlap}" if c.overlap else "",
                  *(f"{k}={v}" for k, v in c.overrides.items() if QUICK.get(c.method, {}).get(k) != v)]  # fmt: skip
         return " ".join(part for part in parts if part)
 

@@ -34,8 +34,18 @@ QUICK: dict[str, dict[str, Any]] = {
     "fedcvt": {"epochs": 1, "models": 1},
     "laser": SPLIT,
     "upper_bound": {"epochs": 1, "models": 1},
+    "vertical_logistic": {"rounds": 5, "path_rounds": 2, "folds": 2},
+    "pooled_boosting": {"max_iter": 5},
     "proto_evfl": {"warm.epochs": 1, "rounds.count": 1, "rounds.epochs": 1, "unseen.components": 4, **HEAD},
 }
+# what is learnt from labels of rows that are not shared, on top
+QUICK_LABELS: dict[str, dict[str, Any]] = {
+    **{method: {"labelled.steps": 2} for method in ("vanilla", "ss_vfl_c", "fedcvt")},
+    "local": {"labelled.steps": 2, "own.steps": 2},
+    "laser": {"own_batches": 1},
+    "proto_evfl": {"own.steps": 2},
+}
+QUICK_OVERLAP = 20
 QUICK_ROWS = {"digits": (100, 100), "credit": (100, 300), "adult": (100, 300)}  # aligned, pool
 
 
@@ -53,6 +63,8 @@ def cell(
     priority: int = 5,
     overrides: Mapping[str, Any] | None = None,
     pool: int | None = None,
+    labels: str = "shared",
+    overlap: int = 0,
     **tags: str,
 ) -> Cell:
     """A cell of a method "name" or "name preset"; extra tags come on top of the usual ones."""
@@ -61,7 +73,8 @@ def cell(
         classes = (ABSENT,)
     config = RunConfig(
         dataset=dataset, method=base, preset=preset or "default", aligned=aligned, setting=setting, classes=classes,
-        shots=SHOTS, parties=int(tags.get("parties", 4)), pool=pool, overrides=dict(overrides or {}),
+        shots=SHOTS, parties=int(tags.get("parties", 4)), pool=pool, labels=labels, overlap=overlap,
+        overrides=dict(overrides or {}),
     )  # fmt: skip
     usual = {"dataset": dataset, "aligned": str(aligned), "setting": setting, "method": method}
     return Cell({**usual, **tags}, config, priority)
@@ -76,10 +89,20 @@ def small(source: Cell, dataset: str = "digits") -> Cell:
     settings = {**QUICK.get(config.method, {}), **own}
     if config.preset == "one_way":
         settings["rounds.count"] = 0
+    if config.labels == "all":
+        settings |= QUICK_LABELS.get(config.method, {})
     tags = {**source.tags, "dataset": dataset, "aligned": str(aligned), "quick": "yes"}
     if "length" in tags:
         tags["length"] = str(min(int(tags["length"]), 3))
-    shortened = replace(config, dataset=dataset, aligned=aligned, pool=pool, overrides=settings, shots=2)
+    shortened = replace(
+        config,
+        dataset=dataset,
+        aligned=aligned,
+        pool=pool,
+        overrides=settings,
+        shots=2,
+        overlap=min(config.overlap, QUICK_OVERLAP),
+    )
     return Cell(tags, shortened, source.priority)
 
 

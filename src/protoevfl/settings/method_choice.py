@@ -12,7 +12,7 @@ from protoevfl.settings.presets import build, settings
 from protoevfl.validation import dotted, over_shipped
 
 ONE_WAY = ("local", "ss_vfl_i")  # nothing derived from labels leaves the owner, whatever the settings
-CENTRAL = ("upper_bound",)  # needs all columns in one place: no federated run
+CENTRAL = ("upper_bound", "pooled_boosting")  # need all columns in one place: no federated run
 
 
 def method_facts(method: Method) -> dict[str, Any]:

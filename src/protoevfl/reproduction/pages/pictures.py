@@ -19,6 +19,7 @@ COLOURS = {
     "proto_evfl": "#c0392b", "proto_evfl one_way": "#e67e22", "proto_evfl paper": "#8e6f5a", "vanilla": "#2c6fbb",
     "fedhssl": "#2e8b57", "ss_vfl_c": "#7d4fb0", "ss_vfl_i": "#b08fd8", "local": "#777777", "laser": "#00a0a0",
     "one_shot": "#c2a200", "fedcvt": "#d16ba5", "upper_bound": "#222222",
+    "vertical_logistic": "#5b8c00", "pooled_boosting": "#a0522d",
 }  # fmt: skip
 MARKERS = "osD^vPX*<>hp"
 STYLE = {
