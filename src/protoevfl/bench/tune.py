@@ -19,7 +19,8 @@ from protoevfl.core import random as rnd
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import simulate
-from protoevfl.federation.owner import Central, OwnRows
+from protoevfl.federation.owner import Central
+from protoevfl.rows.table import OwnRows
 from protoevfl.settings.method_choice import privacy_of
 from protoevfl.settings.presets import TABLES, build
 

@@ -79,16 +79,14 @@ def show_metrics(found: Mapping[str, Any], title: str) -> None:
 def joining(gain: Mapping[str, Any]) -> str:
     """Does joining pay? One sentence with the paired gain and its interval, in points.
 
-    >>> joining({"metric": "auc", "gain": 0.047, "low": 0.031, "high": 0.064})
+    >>> joining({"measure": "auc", "difference": 0.047, "low": 0.031, "high": 0.064})
     'joining pays: 4.7 points of AUC over the label party alone (95 % interval 3.1 to 6.4)'
-    >>> joining({"metric": "accuracy", "gain": 0.002, "low": -0.01, "high": 0.015})
+    >>> joining({"measure": "accuracy", "difference": 0.002, "low": -0.01, "high": 0.015})
     'joining does not pay here: 0.2 points of accuracy over the label party alone (95 % interval -1.0 to 1.5)'
     """
-    if gain["gain"] is None:
-        return "whether joining pays cannot be told: the test rows are of one class"
     verdict = "joining pays" if gain["low"] > 0 else "joining does not pay here"
-    what = "AUC" if gain["metric"] == "auc" else "accuracy"
-    points, low, high = (100 * gain[name] for name in ("gain", "low", "high"))
+    what = "AUC" if gain["measure"] == "auc" else "accuracy"
+    points, low, high = (100 * gain[name] for name in ("difference", "low", "high"))
     return (
         f"{verdict}: {points:.1f} points of {what} over the label party alone (95 % interval {low:.1f} to {high:.1f})"
     )

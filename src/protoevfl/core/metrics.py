@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from protoevfl.core import decisions
+
 
 def confusion(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
     """C_yz = #{ n : label y, prediction z } -> (Z, Z) float64."""
@@ -124,45 +126,6 @@ def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int 
     return float(sums.abs().sum()) / len(labels)
 
 
-def brier(probabilities: Tensor, labels: Tensor) -> float | None:
-    """Mean squared error of the probabilities: (p_1 - y)^2 for two classes, summed over the classes for more."""
-    if not labels.numel():
-        return None
-    errors = probabilities.double() - torch.nn.functional.one_hot(labels, probabilities.shape[1])
-    if probabilities.shape[1] == 2:
-        return float(errors[:, 1].square().mean())
-    return float(errors.square().sum(1).mean())
-
-
-DRAWS = 1000  # of the bootstrap
-
-
-def paired_gain(joint: Tensor, alone: Tensor, labels: Tensor, seed: int = 0) -> dict[str, Any]:
-    """What joining gains on the same rows: AUC for two classes, accuracy for more, with its 95 % interval.
-
-    The rows are drawn anew with replacement; both models are measured on the same draw.
-    """
-    two = joint.shape[1] == 2
-    source = torch.Generator().manual_seed(seed)
-    y = labels.cpu()
-    p, q = joint.detach().cpu(), alone.detach().cpu()
-
-    def difference(rows: Tensor) -> float | None:
-        if not two:
-            right = [(some[rows].argmax(1) == y[rows]).double().mean() for some in (p, q)]
-            return float(right[0] - right[1])
-        areas = [auc(some[rows, 1], y[rows]) for some in (p, q)]
-        return None if areas[0] is None or areas[1] is None else areas[0] - areas[1]
-
-    gain = difference(torch.arange(len(y)))
-    draws = [difference(torch.randint(len(y), (len(y),), generator=source)) for _ in range(DRAWS)]
-    drawn = torch.tensor([d for d in draws if d is not None], dtype=torch.float64)
-    if gain is None or not len(drawn):
-        return {"metric": "auc" if two else "accuracy", "gain": None, "low": None, "high": None}
-    low, high = torch.quantile(drawn, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    return {"metric": "auc" if two else "accuracy", "gain": gain, "low": low, "high": high}
-
-
 def evaluate(probabilities: Tensor, labels: Tensor, unseen: Sequence[int] = ()) -> dict[str, Any]:
     """The "metrics" of a run's record: probabilities (N, Z), labels (N,), unseen: classes without a label."""
     probabilities, labels = probabilities.detach().cpu(), labels.detach().cpu()
@@ -181,7 +144,7 @@ def evaluate(probabilities: Tensor, labels: Tensor, unseen: Sequence[int] = ()) 
         "harmonic_mean": harmonic_mean(seen_accuracy, unseen_recall),
         "per_class_recall": per_class_recall(predictions, labels, classes),
         "classes_predicted": len(set(predictions.tolist())),
-        "brier": brier(probabilities, labels),
+        "brier": decisions.brier(probabilities, labels) if labels.numel() else None,
         "calibration_error": expected_calibration_error(probabilities, labels),
         "mean_rates": probabilities.mean(0).tolist() if labels.numel() else None,
     }

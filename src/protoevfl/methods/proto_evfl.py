@@ -43,7 +43,7 @@ from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods import rounds as party_rounds
 from protoevfl.methods import unseen as unseen_classes
 from protoevfl.methods.batch import look, predict_batch
-from protoevfl.methods.joint import predict_joint
+from protoevfl.methods.joint import log_rates, predict_joint
 from protoevfl.methods.own_model import OwnModelSettings, has_own_model, train_own_model
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.stacking import predict_stacked
@@ -335,6 +335,8 @@ class ProtoEVFL:
             p = predict_batch(me, aligned, f, here, width, self.unseen)
         else:
             p = probabilities(owner.head, f, here)
+            if self.head.balanced:  # classes weighed the same in training: back to their natural rates
+                p = (p.clamp(min=1e-12).log() + log_rates(owner.labels, owner.classes)).softmax(1)
         return nn.functional.pad(p, (0, 1)) if owner.open and not fires else p
 
     def something_unseen(self, owner: LabelOwner, f: Tensor) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.artifacts.owner import StoredOwner, TestRows
-from protoevfl.core import metrics
+from protoevfl.core import decisions, metrics
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.federation import Federation, SimulatedRun, simulate
 from protoevfl.federation.owner import LabelOwner, build_owner
@@ -124,7 +124,7 @@ def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
     if owner.has_own_model:
         alone = owner.subset(rows, (0,))
         figures["alone"] = metrics.evaluate(alone, rows.labels)
-        figures["gain"] = metrics.paired_gain(joint, alone, rows.labels)
+        figures["gain"] = decisions.gain(joint, alone, rows.labels)
     if len(everyone) <= SUBSETS:
         sizes = range(1, len(everyone) + 1)
         subsets = itertools.chain.from_iterable(itertools.combinations(everyone, k) for k in sizes)

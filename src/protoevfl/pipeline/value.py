@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.artifacts.owner import StoredOwner, TestRows
+from protoevfl.core.decisions import weighted_auc
 from protoevfl.errors import UserError
 
 MOST = 12  # parties: 4095 subsets
@@ -133,19 +134,7 @@ def _scores(answers: Tensor, labels: Tensor, weights: Tensor, metric: str) -> Te
     """v (B, S) of every subset under row weights (B, n)."""
     if metric == "accuracy":
         return weights @ answers.T / weights.sum(1, keepdim=True)
-    return torch.stack([weighted_auc(scores, labels, weights) for scores in answers], 1)
-
-
-def weighted_auc(scores: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """P(score of a positive > score of a negative) + P(equal) / 2 under each row of weights (B, n) -> (B,)."""
-    order = scores.argsort()
-    _, tie = torch.unique_consecutive(scores[order], return_inverse=True)  # (n,) number of the group of equal scores
-    positive = weights[:, order] * (labels[order] == 1)
-    negative = weights[:, order] * (labels[order] == 0)
-    groups = int(tie[-1]) + 1
-    up, down = (w.new_zeros(len(w), groups).index_add_(1, tie, w) for w in (positive, negative))
-    below = down.cumsum(1) - down / 2  # negatives under the group, and half of those in it
-    return (up * below).sum(1) / (up.sum(1) * down.sum(1))
+    return torch.stack([weighted_auc(torch.stack([-s, s], 1), labels, weights) for s in answers], 1)
 
 
 def _interval(
