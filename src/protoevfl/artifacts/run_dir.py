@@ -64,7 +64,6 @@ def add_to_run(folder: Path, names: Sequence[str], part: StoredParty | StoredOwn
     """
     name = OWNER if isinstance(part, StoredOwner) else part.name
     with integrity.whole(folder / name) as beside:
-        beside.rmdir()  # `save` makes it
         part.save(beside)
     write_manifest(folder, names, facts)
 

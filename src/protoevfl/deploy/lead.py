@@ -91,6 +91,13 @@ class Lead:
             raise PartyLostError(f"party {name} did not answer while aligning: {answer.reason}")
         return answer
 
+    def finish(self) -> None:
+        """Training is over: every party keeps what it has learnt. One that is away does so when it is next asked."""
+        frames = {n: pack(self._header("finish", n, ())) for n in self.spec.parties}
+        for name, answer in self._ask_all(frames).items():
+            if isinstance(answer, PartyError):
+                self._log(name, "lost", "", 0, "later", answer.reason)
+
     def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
         """One round: from the journal if it was done before, else from the parties."""
         self.round += 1

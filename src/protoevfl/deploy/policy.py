@@ -15,7 +15,7 @@ methods = ["proto_evfl", "probe"]   # probe sends made-up numbers, to try the co
 presets = ["default"]
 max_rounds = 200                    # most exchanges of one job
 send = ["Done", "Embeddings", "Learned", "Statistics"]   # message types that may leave this party
-receive = ["WarmUp", "Embed", "Learn", "Describe"]       # message types it answers
+receive = ["WarmUp", "SendFeatures", "Embed", "Learn", "Describe"]   # message types it answers
 max_message_mb = 256
 require_privacy = false             # true: jobs without a privacy budget are refused
 max_epsilon = 8.0                   # largest privacy budget accepted
@@ -34,7 +34,7 @@ class Policy:
     presets: NAMES = ("default",)  # of these methods
     max_rounds: Annotated[int, Between(0)] = 200  # most exchanges of one job
     send: NAMES = ("Done", "Embeddings", "Learned", "Statistics")  # message types that may leave this party
-    receive: NAMES = ("WarmUp", "Embed", "Learn", "Describe")  # message types it answers
+    receive: NAMES = ("WarmUp", "SendFeatures", "Embed", "Learn", "Describe")  # message types it answers
     max_message_mb: Annotated[int, Between(0)] = 256  # of one message
     require_privacy: bool = False  # true: jobs without a privacy budget are refused
     max_epsilon: Annotated[float, Between(0, 1e9)] = 8.0  # largest privacy budget accepted

@@ -214,10 +214,22 @@ def prepare(config: Config, observer: Observer = SILENT) -> Prepared:
         alignment = shared.alignments.get(name)
         total = ids[name].counts.input
         parties.append(prepare_party(files[name], own, alignment, total, config.pool, config.seed, notes))
-    own_rows, further = every_label(parties[0], labels, rows, shared)
+    return assemble(parties, labels, classes, rows, shared, notes)
+
+
+def assemble(
+    parties: Sequence[OneParty],
+    labels: NDArray[np.int64],
+    classes: tuple[str, ...],
+    rows: "ActiveRows",
+    shared: Sharing,
+    notes: list[str],
+) -> Prepared:
+    """Labels (rows of the active party's file,) and what each party prepared; the active one is enough."""
+    own_rows, further = _every_label(parties[0], labels, rows, shared)
     if own_rows is not None:
         known = int((own_rows.labels[own_rows.shared_rows :] >= 0).sum())
-        notes.append(f"{active}: its own model also learns from {known:,} labels of rows nobody shares")
+        notes.append(f"{parties[0].name}: its own model also learns from {known:,} labels of rows nobody shares")
     return Prepared(
         tuple(parties),
         classes,
@@ -286,7 +298,7 @@ def rows_of(rows: ActiveRows, shared: Sharing, party: int, predict: bool = False
     return PartyRows(place[rows.train], place[rows.kept_aside], further[further >= 0], asked[asked >= 0])
 
 
-def every_label(
+def _every_label(
     active: OneParty, labels: NDArray[np.int64], rows: ActiveRows, shared: Sharing
 ) -> tuple[OwnRows | None, Further | None]:
     """What the active party's own model learns from, where it has labels beyond those of the rows shared by all."""

@@ -82,19 +82,30 @@ def train(
     further   rows that it shares with some of the others
     """
     privacy = privacy or PrivacySettings()
-    owner = build_owner(labels.to(device), classes, len(tables), seed, unseen=unseen)
-    if uses_every_label(method) and own is not None:
-        owner.own = replace(own, rows=own.rows.to(device), labels=own.labels.to(device), query=own.query.to(device))
-        if further is not None:
-            owner.further = Further(further.labels.to(device), further.shared.to(device))
+    owner = owner_of(method, labels, classes, len(tables), seed, unseen, own, further, device)
     runs = [SimulatedRun(tables, owner, seed)]
     federation = simulate(method, runs, privacy, engine="loop", device=device, observer=observer)
     return train_federation(federation, privacy, observer)
 
 
-def uses_every_label(method: Method) -> bool:
-    """Whether the method has a use for labels of rows that not all parties share."""
-    return bool(getattr(method, "uses_every_label", False))
+def owner_of(
+    method: Method,
+    labels: Tensor,
+    classes: int,
+    parties: int,
+    seed: int,
+    unseen: tuple[int, ...],
+    own: OwnRows | None,
+    further: Further | None,
+    device: str = "cpu",
+) -> LabelOwner:
+    """The label owner, with every label of the active party where the method has a use for them; see `train`."""
+    owner = build_owner(labels.to(device), classes, parties, seed, unseen=unseen)
+    if own is not None and getattr(method, "uses_every_label", False):
+        owner.own = replace(own, rows=own.rows.to(device), labels=own.labels.to(device), query=own.query.to(device))
+        if further is not None:
+            owner.further = Further(further.labels.to(device), further.shared.to(device))
+    return owner
 
 
 def train_federation(federation: Federation, privacy: PrivacySettings, observer: Observer = SILENT) -> Trained:
