@@ -1,7 +1,5 @@
 """Real processes on this machine: hub, three parties, one run with a killed worker, and those who must not get in."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -14,17 +12,6 @@ from tests.faults import intruders
 from tests.faults.federation import Federation, expected, kill
 
 pytestmark = pytest.mark.xdist_group("federation")
-
-
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    made = Federation(tmp_path_factory.mktemp("federation"))
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()
-        assert made.all_processes() == []
 
 
 def test_a_killed_worker_costs_nothing_but_time(federation: Federation) -> None:
