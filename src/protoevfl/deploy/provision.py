@@ -54,6 +54,7 @@ id = "customer_id"              # column of the shared id
 """
 ACTIVE = """\
 label = "label"                 # column of the label, active party only; rows without a label are predicted
+# test = 0.2                    # share of the rows of all parties kept aside to measure on
 """
 
 
