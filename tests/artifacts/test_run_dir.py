@@ -9,7 +9,7 @@ import torch
 
 from protoevfl.artifacts.owner import StoredOwner
 from protoevfl.artifacts.party import StoredParty
-from protoevfl.artifacts.run_dir import Run, open_run
+from protoevfl.artifacts.run_dir import Run, add_to_run, open_run
 from protoevfl.errors import UserError
 from protoevfl.settings.config import Config
 
@@ -105,3 +105,16 @@ def test_a_folder_of_another_run_does_not_fit(copy: Path, config: Config) -> Non
         open_run(copy)
     with pytest.raises(UserError, match="not a run directory"):
         open_run(config.path.parent)
+
+
+def test_a_company_adds_its_part_and_the_manifest_names_what_is_here(run: Run, tmp_path: Path) -> None:
+    names = run.names
+    facts = {name: run.manifest[name] for name in ("method", "privacy", "seed")}
+    add_to_run(tmp_path, names, run.parties[names[1]], facts)
+    own = open_run(tmp_path)
+    assert (list(own.parties), own.owner, own.names) == ([names[1]], None, names)
+    add_to_run(tmp_path, names, run.need_owner(), facts)
+    add_to_run(tmp_path, names, run.parties[names[1]], facts)  # again: it is replaced
+    assert set(open_run(tmp_path).manifest["folders"]) == {names[1], "owner"}
+    run.parties[names[0]].save(tmp_path / names[0])  # copied here later
+    assert set(open_run(tmp_path).parties) == set(names[:2])

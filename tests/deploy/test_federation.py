@@ -1,49 +1,14 @@
-"""Real processes on this machine: hub, three parties, one run with a killed worker, and those who must not get in."""
-
-from collections.abc import Iterator
+"""Real processes on this machine: hub, three parties, and those who must not get in."""
 
 import pytest
-import torch
 
 pytest.importorskip("nvflare")
 
-from protoevfl.deploy.audit_log import verify
-from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.errors import UserError
 from tests.faults import intruders
-from tests.faults.federation import Federation, expected, kill
+from tests.faults.federation import Federation
 
 pytestmark = pytest.mark.xdist_group("federation")
-
-
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    made = Federation(tmp_path_factory.mktemp("federation"))
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()
-        assert made.all_processes() == []
-
-
-def test_a_killed_worker_costs_nothing_but_time(federation: Federation) -> None:
-    said: list[str] = []
-    spec = federation.spec("killed", settings={"rounds": 8, "seconds": 0.3})
-    running = federation.submit(spec, said.append)
-    federation.wait_for_round(spec.run, 2)
-    kill(*federation.workers("shop"))
-    status = running.done()
-    assert status["state"] == "done"
-    assert torch.equal(federation.result(spec.run), expected(spec))
-    assert any("job process of shop ended" in line for line in said)
-    for name in federation.parties:
-        folder = federation.kit(name).run_folder(spec.run)
-        latest = CheckpointStore(folder / "checkpoints").latest()
-        assert latest is not None
-        assert latest.round == 9
-        assert verify(folder / "audit.jsonl", str(latest.header["audit"]))[0] > 9
-    assert not list((federation.folder / "hub").rglob("*.safetensors"))
 
 
 def test_the_policy_of_a_party_stops_a_job_and_names_it(federation: Federation) -> None:

@@ -54,13 +54,14 @@ class Shop:
     spec: JobSpec = SPEC
     policy: Policy = field(default_factory=lambda: Policy("bank"))
     aligner: Any = None
+    keep: Any = None
 
     def __post_init__(self) -> None:
         key = rnd.key(self.spec.seed, "party", 1)
         inner = Party(probe.make(self.spec.settings), probe.table("shop"), key)
         self.party = Watched(inner, {"classes": 2}, self.spec.max_bytes)
         store, log = CheckpointStore(self.folder / "checkpoints"), AuditLog(self.folder / "audit.jsonl")
-        self.host = PartyHost(lambda: self.party, "shop", self.spec, self.policy, store, log, self.aligner)
+        self.host = PartyHost(lambda: self.party, "shop", self.spec, self.policy, store, log, self.aligner, self.keep)
 
     def frame(self, message: Message | bytes, number: int = 1, kind: str = "request", **changes: Any) -> bytes:
         header = Envelope(kind, self.spec.run, self.spec.digest(), "bank", "shop", number)
@@ -345,3 +346,28 @@ def test_any_bytes_have_a_type_or_are_refused(data: bytes) -> None:
     except MessageError:
         with pytest.raises(MessageError):
             decode(data)
+
+
+# ------------------------------------------------------------ the end of training
+
+
+def test_at_the_end_a_party_keeps_itself_as_its_last_answer_left_it(tmp_path: Path) -> None:
+    kept: list[dict[str, Any]] = []
+    shop = Shop(tmp_path, keep=kept.append)
+    for number in (1, 2):
+        shop.ask(learn(), number)
+    again = Shop(tmp_path, keep=kept.append)  # another process than the one that answered
+    for host in (shop, again):
+        envelope, body = host.ask(b"", 2, "finish")
+        assert (envelope.kind, envelope.sender, body) == ("finish", "shop", b"")
+    assert again.party.asked == []
+    for state in kept:
+        assert set(state) == set(shop.party.state())
+        assert all(torch.equal(tensor, shop.party.state()[name]) for name, tensor in state.items())
+    assert shop.lines()[-1]["event"] == "finished"
+
+
+def test_a_party_that_was_never_asked_has_nothing_to_keep(tmp_path: Path) -> None:
+    kept: list[Any] = []
+    assert "nothing to finish" in Shop(tmp_path, keep=kept.append).refused(b"", 0, "finish")
+    assert kept == []

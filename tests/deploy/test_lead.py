@@ -26,6 +26,7 @@ from protoevfl.errors import UserError
 from protoevfl.federation.lockstep import PartyLostError
 from protoevfl.federation.party import Party
 from protoevfl.messages import Embeddings, Learn, encode
+from protoevfl.method import PartyError
 from tests.faults.federation import expected
 from tests.tiny import finish
 
@@ -48,6 +49,7 @@ class World:
     spec: JobSpec = SPEC
     fault: Callable[[str, bytes, str], bytes] = lambda name, frame, way: frame
     hosts: dict[str, PartyHost] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)  # parties that kept what they learnt
 
     def host(self, name: str) -> PartyHost:
         if name not in self.hosts:
@@ -58,7 +60,8 @@ class World:
         method, key = probe.make(self.spec.settings), rnd.key(self.spec.seed, "party", NAMES.index(name))
         make = lambda: LocalParty(Party(method, probe.table(name), key), {"classes": 2}, self.spec.max_bytes)  # noqa: E731
         store, log = CheckpointStore(self.folder / name), AuditLog(self.folder / f"{name}.jsonl")
-        return PartyHost(make, name, self.spec, Policy("bank"), store, log)
+        keep = lambda state: self.kept.append(name)  # noqa: E731
+        return PartyHost(make, name, self.spec, Policy("bank"), store, log, keep=keep)
 
     def send(self, name: str, frame: bytes, seconds: float) -> bytes:
         answer = self.host(name).answer(self.fault(name, frame, "in"), "bank")
@@ -272,3 +275,37 @@ def test_a_changed_job_under_the_same_name_is_refused(tmp_path: Path) -> None:
 def test_more_rounds_than_agreed_are_not_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="more than the 3 rounds"):
         World(tmp_path, replace(SPEC, rounds=3)).run()
+
+
+def test_at_the_end_every_party_that_is_there_keeps_its_part(tmp_path: Path) -> None:
+    def cut(name: str, frame: bytes, way: str) -> bytes:
+        if name == "tele" and way == "in" and unpack(frame)[0].kind == "finish":
+            raise LostError("connection refused")
+        return frame
+
+    world = World(tmp_path, fault=cut)
+    engine = world.lead()
+    world.rounds(engine)
+    engine.finish()
+    engine.close()
+    assert sorted(world.kept) == ["bank", "shop"]  # tele does so when it is next asked
+    engine = world.lead(absent=frozenset({"shop"}))
+    engine.finish()
+    engine.close()
+    assert sorted(world.kept) == ["bank", "bank", "shop"]
+
+
+def test_a_party_that_a_round_does_not_concern_is_told_so_in_its_next_one(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    engine = world.lead()
+
+    def ask(*parties: int) -> set[int]:
+        message = Learn(engine.round, torch.zeros(2, 1), torch.ones(2), torch.zeros(2))
+        replies = engine.exchange({(0, m): message for m in parties})
+        return {m for (_, m), reply in replies.items() if not isinstance(reply, PartyError)}
+
+    assert ask(0, 1, 2) == {0, 1, 2}
+    assert ask(0, 1) == {0, 1}
+    assert ask(0, 2) == {0, 2}
+    assert ask(0, 1, 2) == {0, 1, 2}
+    engine.close()

@@ -1,7 +1,7 @@
-"""A site's own files in a job: its party, its key, the active party's labels and what is written about its rows."""
+"""A site's own files in a job: its party, its key, what it keeps, the active party's labels and predictions."""
 
 import csv
-from dataclasses import dataclass
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,24 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from protoevfl.artifacts.run_dir import open_run
 from protoevfl.deploy import probe
-from protoevfl.deploy.aligning import QUERY, TRAIN
-from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob
+from protoevfl.deploy.aligning import pack_uses
+from protoevfl.deploy.checkpoints import REPLY, Checkpoint, CheckpointStore, blob
 from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.local import Local
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
-from protoevfl.messages import Embed, Embeddings, Learn, MessageError, decode, encode
+from protoevfl.messages import Embed, Embeddings, Learn, MessageError, SendFeatures, decode, encode, values
+from protoevfl.pipeline.predict import Predictions
+from protoevfl.pipeline.prepare import rows_of
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.rows.alignment import Alignment, order_digest
 
 NAMES = ("bank", "shop")
 PEOPLE = [f"C{i:02d}" for i in range(10)]
 LABELS = ["good", "bad", "good", "bad", "good", "bad", "good", "late", None, None]
+SHARED = [6, 0, 7, 1, 9]  # rows of both, in the order of the pair; the last one has no label
 PARTY = 'file = "rows.csv"\nid = "customer"\nminimum = 1\npredict_file = "new.csv"\n'
 
 
@@ -37,7 +41,8 @@ def kit(folder: Path, name: str = "bank", party: str = PARTY) -> Kit:
     mine = {"customer": PEOPLE, "income": rng.normal(size=10), "age": rng.normal(size=10)}
     pacsv.write_csv(pa.table(mine | ({"risk": LABELS} if name == "bank" else {})), home / "rows.csv")
     pacsv.write_csv(pa.table({"customer": ["N1", "N2"], "income": [0.1, 0.2], "age": [0.3, 0.4]}), home / "new.csv")
-    (home / "party.toml").write_text(party + ('label = "risk"\n' if name == "bank" and "file" in party else ""))
+    of_bank = 'label = "risk"\ntest = 0.0\n' if name == "bank" and "file" in party else ""
+    (home / "party.toml").write_text(party + of_bank)
     return Kit(home, Identity("p", name, "party", name, "hub:1", "bank", NAMES))
 
 
@@ -54,19 +59,43 @@ def prediction(make: Any = job, **changes: Any) -> JobSpec:
     return made
 
 
-@dataclass
-class Common:
-    """Rows in the common order, as alignment leaves them."""
+def alignment(name: str, site: Local, rows: list[int]) -> Alignment:
+    key, ids = b"k" * 32, site.source().ids()
+    values = [ids.values[row] for row in rows]
+    return Alignment(name, np.array(rows, np.int64), key, order_digest(key, values), {}, ids.rules)
 
-    site: Local
 
-    def keep(self, phase: int, rows: list[int], new: bool = False) -> None:
-        file, key = self.site.file(), b"k" * 32
-        ids = file.ids(file.predict if new else None)
-        values = [ids.values[row] for row in rows]
-        numbers = np.array(rows, np.int64)
-        found = Alignment(self.site.kit.name, numbers, key, order_digest(key, values), {}, ids.rules)
-        self.site.alignments()[1].save(phase, found)
+def align(bank: Local, shop: Local, rows: list[int]) -> None:
+    """Both sides' folders, as alignment leaves them: these rows of both files are the same people."""
+    side = bank.active
+    side.pair("shop").save(alignment("bank", bank, rows))
+    shop.pair.save(alignment("shop", shop, rows))
+    kept = side.pair("shop").load()
+    assert kept is not None
+    message = pack_uses(rows_of(side.rows, side.shared, 1, predict=True), kept, side.ids)
+    side.pair("shop").keep_uses(message)
+    shop.pair.keep_uses(message)
+
+
+def both(folder: Path, spec: JobSpec) -> tuple[Local, Local]:
+    kits = [Kit(folder / name, Identity("p", name, "party", name, "hub:1", "bank", NAMES)) for name in NAMES]
+    bank, shop = (Local(k, spec) for k in kits)
+    return bank, shop
+
+
+def trained(folder: Path) -> tuple[Local, Local]:
+    """Both parties have learnt something and kept it; the shop's last checkpoint is there too."""
+    for name in NAMES:
+        kit(folder, name)
+    bank, shop = both(folder, job())
+    align(bank, shop, SHARED)
+    for site in (bank, shop):
+        party = site.party()
+        party.handle_bytes(encode(SendFeatures()))
+        state = {**party.state(), REPLY: blob(b"answer")}
+        CheckpointStore(site.folder / "checkpoints").save(Checkpoint(1, state))
+        site.keep_party(party.state())
+    return bank, shop
 
 
 # ------------------------------------------------------------ where things are
@@ -77,30 +106,31 @@ def test_a_probe_needs_no_file_and_does_not_align(tmp_path: Path) -> None:
     site = Local(empty, probe_job())
     assert not site.own_data
     assert site.aligner() is None
-    assert site.queries() == 1
     assert site.party().handle_bytes(encode(Embed("query")))
     with pytest.raises(UserError, match=r"cannot read .*party\.toml"):
         Local(empty, job())
 
 
 def test_a_prediction_lies_in_its_own_folder_and_learns_from_that_of_its_training(tmp_path: Path) -> None:
-    bank = kit(tmp_path)
-    train, predict = Local(bank, job()), Local(bank, prediction())
-    assert (train.folder, train.base_folder) == (bank.folder / "runs/a", bank.folder / "runs/a")
-    assert (predict.folder, predict.base_folder) == (bank.folder / "runs/b", bank.folder / "runs/a")
-    assert [a.folder.parent.name for a in predict.alignments()] == ["a", "b"]
+    shop = kit(tmp_path, "shop")
+    train, predict = Local(shop, job()), Local(shop, prediction())
+    assert (train.folder, train.base_folder) == (shop.folder / "runs/a", shop.folder / "runs/a")
+    assert (predict.folder, predict.base_folder) == (shop.folder / "runs/b", shop.folder / "runs/a")
     for site in (train, predict):
         side = site.aligner()
         assert side is not None
-        assert side.new_rows == (site is predict)
-        assert side.results.folder == site.folder / "alignment"
+        assert side.pair.folder == site.folder / "alignment" / "bank"
+
+
+def test_the_active_party_asks_and_is_not_asked_to_align(tmp_path: Path) -> None:
+    assert Local(kit(tmp_path), job()).aligner() is None
 
 
 def test_mistakes_in_a_demo_are_one_line(tmp_path: Path) -> None:
     site = Local(kit(tmp_path, party='[demo]\ndatset = "digits"\n'), job())
     assert not site.own_data
     with pytest.raises(UserError, match=r"party\.toml: \[demo\] .*'datset'"):
-        site.table()
+        site.party()
 
 
 def test_unknown_settings_of_the_method_are_one_line(tmp_path: Path) -> None:
@@ -155,31 +185,63 @@ def test_messages_that_do_not_fit_the_job_are_refused(tmp_path: Path) -> None:
         party.handle_bytes(learn(2, 400))
 
 
+def test_the_party_holds_the_common_rows_in_the_order_of_their_uses(tmp_path: Path) -> None:
+    for name in NAMES:
+        kit(tmp_path, name)
+    bank, shop = both(tmp_path, job())
+    align(bank, shop, SHARED)
+    rows = {name: site.part() for name, site in (("bank", bank), ("shop", shop))}
+    ours = rows_of(bank.active.rows, bank.active.shared, 0, predict=True)
+    assert set(ours.aligned.tolist()) == {6, 0, 7, 1}
+    for part in rows.values():  # the files of these two are alike but for the label
+        assert [len(t) for t in (part.table.aligned, part.table.query)] == [4, 2 if part.name == "bank" else 1]
+        assert len(part.table.pool) == 6  # rows to be predicted stay among the party's own
+        assert "features" in part.facts
+    assert torch.equal(rows["bank"].table.aligned, rows["shop"].table.aligned)
+    assert torch.equal(rows["bank"].table.query[1:], rows["shop"].table.query)  # C08 is not shared, C09 is
+
+
+# ------------------------------------------------------------ what is kept
+
+
 def test_a_prediction_without_training_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="run a was not trained here"):
-        Local(kit(tmp_path, "shop"), prediction(probe_job)).party()
+        Local(kit(tmp_path, "shop"), prediction()).party()
+    with pytest.raises(UserError, match="run a was not finished"):
+        Local(kit(tmp_path), prediction()).stored_owner()
 
 
-def test_a_prediction_starts_from_the_end_of_training(tmp_path: Path) -> None:
-    shop, ask = kit(tmp_path, "shop"), encode(Embed("query"))
-    trained = Local(shop, probe_job()).party()
-    reply = trained.handle_bytes(ask)
-    state = {**trained.state(), "reply!": blob(reply)}
-    CheckpointStore(shop.folder / "runs" / "a" / "checkpoints").save(Checkpoint(7, state))
-    party = Local(shop, prediction(probe_job)).party()
-    assert set(party.state()) == set(trained.state())
-    assert party.handle_bytes(ask) == trained.handle_bytes(ask) != reply
+def test_each_party_keeps_its_own_folder_of_the_run(tmp_path: Path) -> None:
+    bank, shop = trained(tmp_path)
+    for site, index in ((bank, 0), (shop, 1)):
+        run = open_run(site.folder)
+        assert (list(run.parties), run.names, run.owner) == ([site.kit.name], NAMES, None)
+        stored = run.need_party(site.kit.name)
+        assert (stored.index, stored.id_columns) == (index, ("customer",))
+        assert (stored.alignment is None) == (index == 0)
 
 
-def test_the_party_holds_the_common_rows_in_their_order(tmp_path: Path) -> None:
-    site = Local(kit(tmp_path), job())
-    Common(site).keep(TRAIN, [6, 0, 7])
-    Common(site).keep(QUERY, [9, 8])
-    table, every = site.table(), site.file().table("x", np.arange(8), np.array([8, 9]), False, 0)
-    assert torch.equal(table.aligned, every.aligned[[6, 0, 7]])
-    assert torch.equal(table.query, every.query[[1, 0]])
-    assert len(table.pool) == 5
-    assert site.queries() == 2
+def test_new_rows_are_answered_from_the_end_of_training_without_its_file(tmp_path: Path) -> None:
+    before = trained(tmp_path)
+    for site in before:
+        (site.kit.folder / "rows.csv").unlink()
+    bank, shop = both(tmp_path, prediction())
+    align(bank, shop, [1])
+    answers = {site.kit.name: decode(site.party().handle_bytes(encode(Embed("query")))) for site in (bank, shop)}
+    assert [len(values(answers[name])) for name in NAMES] == [2, 1]  # the bank has both, the shop one
+    stored = shop.stored_party()
+    expected = stored.embed([shop.source().encoded(np.array([1]))])  # type: ignore[union-attr]
+    assert torch.equal(values(answers["shop"]), expected)
+
+
+def test_a_party_that_was_away_at_the_end_keeps_its_folder_when_it_is_next_asked(tmp_path: Path) -> None:
+    _, shop = trained(tmp_path)
+    kept = open_run(shop.folder).need_party("shop").state
+    shutil.rmtree(shop.folder / "shop")
+    again = Local(shop.kit, prediction()).stored_party()
+    assert set(again.state) == set(kept)
+    assert all(torch.equal(again.state[name], tensor) for name, tensor in kept.items())
+    assert list(open_run(shop.folder).parties) == ["shop"]
 
 
 # ------------------------------------------------------------ the key of the noise
@@ -200,14 +262,27 @@ def test_the_key_is_made_once_a_run_and_only_this_user_reads_it(tmp_path: Path) 
 # ------------------------------------------------------------ the active party
 
 
-def test_the_labels_come_in_the_common_order_and_classes_without_a_row_are_unseen(tmp_path: Path) -> None:
-    site = Local(kit(tmp_path), job())
-    Common(site).keep(TRAIN, [4, 1, 3])
-    owner = site.owner()
-    assert owner.labels.tolist() == [1, 0, 0]  # bad, good, late
-    assert (owner.classes, owner.unseen, owner.parties) == (3, (2,), (0, 1))
-    Common(site).keep(TRAIN, [7, 4, 1])
-    assert site.owner().unseen == ()
+def test_labels_of_shared_rows_and_of_all_the_others_are_used(tmp_path: Path) -> None:
+    for name in NAMES:
+        kit(tmp_path, name)
+    bank, shop = both(tmp_path, job())
+    align(bank, shop, SHARED)
+    owner = bank.owner()
+    assert sorted(owner.labels.tolist()) == [0, 1, 1, 2]  # bad, good, late
+    assert (owner.classes, owner.unseen, owner.parties) == (3, (), (0, 1))
+    assert owner.own is not None
+    assert sorted(owner.own.labels.tolist()) == [-1, -1, 0, 0, 0, 1, 1, 1, 1, 2]
+    assert owner.own.shared_rows == 4
+
+
+def test_a_class_that_is_named_and_has_no_row_is_unseen(tmp_path: Path) -> None:
+    for name in NAMES:
+        kit(tmp_path, name)
+    path = tmp_path / "bank" / "party.toml"
+    path.write_text(path.read_text() + 'classes = ["bad", "good", "late", "never"]\n')
+    bank, shop = both(tmp_path, job(classes=4))
+    align(bank, shop, SHARED)
+    assert bank.owner().unseen == (3,)
 
 
 def test_a_wrong_number_of_classes_names_those_there_are(tmp_path: Path) -> None:
@@ -216,16 +291,16 @@ def test_a_wrong_number_of_classes_names_those_there_are(tmp_path: Path) -> None
 
 
 def test_no_common_row_with_a_label_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no aligned labelled rows"):
+    with pytest.raises(UserError, match="no row that all parties share has a label"):
         Local(kit(tmp_path), job()).owner()
 
 
 def test_the_owners_guard_is_made_of_the_jobs_defences_and_the_sites_key(tmp_path: Path) -> None:
     site = Local(kit(tmp_path), job(privacy={"prototype_noise": 2.0, "epsilon": 3.0}))
-    Common(site).keep(TRAIN, [4, 1, 3])
-    guard = site.owner_guard(site.owner())
+    labels = torch.tensor([0, 1, 2])
+    guard = site.owner_guard(labels)
     assert (guard.settings.prototype_noise, guard.settings.epsilon) == (2.0, 3.0)
-    assert torch.equal(guard.noise("x", (3,)), site.owner_guard(site.owner()).noise("x", (3,)))
+    assert torch.equal(guard.noise("x", (3,)), site.owner_guard(labels).noise("x", (3,)))
     assert guard.ledger.path == site.folder / "ledger.json"
 
 
@@ -243,37 +318,16 @@ def read_csv(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-def test_predictions_name_the_person_the_class_and_every_probability(tmp_path: Path) -> None:
+def test_predictions_name_the_person_the_class_every_probability_and_who_had_the_row(tmp_path: Path) -> None:
     site = Local(kit(tmp_path), job())
-    Common(site).keep(QUERY, [9, 8])
-    p = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
-    site.write_predictions(p)
+    p = torch.tensor([[0.125, 0.25, 0.625], [0.5, 0.25, 0.25]])
+    ids = pa.table({"customer": ["C09", "C08"]})
+    present = torch.tensor([[True, True], [True, False]])
+    site.write_predictions(Predictions(["C09", "C08"], ids, p, present, ("bad", "good", "late"), NAMES, {}, {}))
     assert read_csv(site.folder / "predictions.csv") == [
-        ["id", "class", "p_bad", "p_good", "p_late"],
-        ["C09", "late", "0.100000", "0.200000", "0.700000"],
-        ["C08", "bad", "0.500000", "0.250000", "0.250000"],
+        ["customer", "class", "p_bad", "p_good", "p_late", "parties"],
+        ["C09", "late", "0.125", "0.25", "0.625", "bank+shop"],
+        ["C08", "bad", "0.5", "0.25", "0.25", "bank"],
     ]
     assert torch.equal(load_file(site.folder / "predictions.safetensors")["probabilities"], p)
     assert (site.folder / "predictions.csv").stat().st_mode & 0o077 == 0
-
-
-def test_predictions_of_new_rows_bear_the_names_of_the_new_file(tmp_path: Path) -> None:
-    site = Local(kit(tmp_path), prediction())
-    Common(site).keep(QUERY, [1], new=True)
-    site.write_predictions(torch.tensor([[0.0, 1.0, 0.0]]))
-    assert [line[:2] for line in read_csv(site.folder / "predictions.csv")[1:]] == [["N2", "good"]]
-    assert site.queries() == 1
-
-
-def test_as_many_rows_as_probabilities_or_no_table_at_all(tmp_path: Path) -> None:
-    site = Local(kit(tmp_path), job())
-    Common(site).keep(QUERY, [9, 8])
-    with pytest.raises(ValueError, match=r"shorter|longer"):
-        site.write_predictions(torch.ones(3, 3) / 3)
-    assert not (site.folder / "predictions.csv").exists()
-
-
-def test_a_probe_has_no_people_to_name(tmp_path: Path) -> None:
-    site = Local(kit(tmp_path), probe_job())
-    site.write_predictions(torch.ones(3, 2))
-    assert [p.name for p in site.folder.iterdir()] == ["predictions.safetensors"]

@@ -19,11 +19,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from protoevfl.artifacts.run_dir import open_run
 from protoevfl.deploy import lead as lead_module
 from protoevfl.deploy import policy, site
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.envelope import Envelope, pack, unpack
 from protoevfl.deploy.host import PartyHost
+from protoevfl.deploy.job_file import complete
 from protoevfl.deploy.kit import Identity, Kit, write_identity
 from protoevfl.deploy.lead import LostError
 from protoevfl.deploy.local import Local
@@ -32,6 +34,7 @@ from protoevfl.errors import UserError
 from protoevfl.federation.engines import nvflare
 from protoevfl.messages import MessageError, decode
 from protoevfl.method import Report
+from protoevfl.pipeline.evaluate import evaluate
 from tests.faults.federation import expected
 from tests.tiny import short
 
@@ -140,7 +143,7 @@ def test_a_run_ends_with_its_result_and_says_so(tmp_path: Path) -> None:
     assert companies.lead() == "done"
     assert torch.equal(companies.result(), expected(PROBE))
     found = status(companies.kit("bank"))
-    assert (found["state"], found["rounds"], found["predicted"]) == ("done", 4, 1)
+    assert (found["state"], found["rounds"], found["predicted"]) == ("done", 4, 4)
     assert len(found["exchange_s"]) == 4
     assert "error" not in found
     told = json.loads((companies.kit("shop").run_folder("run-1") / "spec.json").read_text())
@@ -218,16 +221,19 @@ def test_an_attempt_that_nvflare_takes_down_has_not_failed(tmp_path: Path) -> No
 # ------------------------------------------------------------ files of their own
 
 
-PEOPLE, SHARED, UNKNOWN, NEW = 40, 30, 4, 6
+PEOPLE, SHARED, SOME, UNKNOWN, NEW = 40, 30, 3, 4, 6
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """party.toml and two files of every party: their people overlap in all but the last ten."""
+    """party.toml and two files of every party: their people overlap in all but the last ten. The bank also has
+    SOME people of the shop's own."""
     folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(1)
     for at, name in enumerate(NAMES):
         (folder / name).mkdir()
         people = [f"C{i}" for i in range(SHARED)] + [f"{name}{i}" for i in range(PEOPLE - SHARED)]
+        if at == 0:
+            people[-SOME:] = [f"shop{i}" for i in range(SOME)]
         order = rng.permutation(PEOPLE)
         risk = rng.permutation(["yes", "no"] * (PEOPLE // 2)).tolist()
         label = {"risk": [None if i < UNKNOWN else risk[i] for i in range(PEOPLE)]} if at == 0 else {}
@@ -240,11 +246,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-TRAIN = JobSpec(
-    "train", NAMES, settings=short("proto_evfl"), rounds=20, down=("WarmUp", "Learn", "Embed", "Describe"),
-    up=("Embeddings", "Learned", "Statistics"), wait_s=0.0,
-)  # fmt: skip
-PREDICT = replace(TRAIN, run="predict", task="predict", base="train", down=("Embed",), up=("Embeddings",))
+TRAIN = complete(JobSpec("train", NAMES, settings=short("proto_evfl"), rounds=20, wait_s=0.0))
+PREDICT = complete(replace(TRAIN, run="predict", task="predict", base="train", rounds=1, down=(), up=()))
 
 
 def predicted(companies: Companies) -> dict[str, list[str]]:
@@ -272,13 +275,35 @@ def count(companies: Companies, kind: str) -> int:
 def test_the_parties_align_before_anything_is_asked_and_unlabelled_people_are_predicted(trained: Companies) -> None:
     kinds = [kind for _, kind, _ in trained.sent]
     assert kinds.index("request") == 3 + count(trained, "align")
-    assert count(trained, "align") == 2 * 3 * 2  # labelled and unlabelled people, three steps, two parties
+    assert count(trained, "align") == 2 * 4  # two pairs, four steps
     assert set(predicted(trained)) == {f"C{i}" for i in range(UNKNOWN)}
     assert status(trained.kit("bank"), "train")["predicted"] == UNKNOWN
-    rows = {name: Local(trained.kit(name), TRAIN).alignments()[1].digest for name in NAMES}
-    assert len(set(rows.values())) == 1
+    bank = Local(trained.kit("bank"), TRAIN)
+    for name in ("shop", "tele"):
+        assert Local(trained.kit(name), TRAIN).pair.digest == bank.active.pair(name).digest != ""
+
+
+def test_people_shared_with_one_and_with_nobody_count_too(trained: Companies) -> None:
     owner = Local(trained.kit("bank"), TRAIN).owner()
-    assert len(owner.labels) == SHARED - UNKNOWN
+    known = SHARED - UNKNOWN
+    assert known * 0.75 < len(owner.labels) < known  # a fifth of each class is kept aside, rounded down
+    assert owner.further is not None
+    assert owner.further.shared.tolist() == [[True] * SOME, [True] * SOME, [False] * SOME]
+    assert owner.own is not None
+    assert int((owner.own.labels >= 0).sum()) == len(owner.labels) + PEOPLE - SHARED
+
+
+def test_the_run_is_kept_where_its_parts_belong(trained: Companies) -> None:
+    run = open_run(trained.kit("bank").run_folder("train"))
+    owner = run.need_owner()
+    assert list(run.parties) == ["bank"]
+    assert (owner.parties, owner.classes, owner.label_column) == (NAMES, ("no", "yes"), "risk")
+    assert len(owner.test.labels) + len(owner.labels) == SHARED - UNKNOWN
+    assert {"test", "subsets", "gain", "bytes", "rounds", "history", "class_rows"} <= set(owner.metrics)
+    assert evaluate(run, {})["test"]["accuracy"] == owner.metrics["test"]["accuracy"]
+    for name in ("shop", "tele"):
+        other = open_run(trained.kit(name).run_folder("train"))
+        assert (list(other.parties), other.owner) == ([name], None)
 
 
 def test_parties_that_hold_the_same_rows_are_not_aligned_again(trained: Companies, tmp_path: Path) -> None:
@@ -293,7 +318,7 @@ def test_parties_that_hold_the_same_rows_are_not_aligned_again(trained: Companie
     assert torch.equal(again.result(), trained.result())
 
 
-def test_a_crash_in_the_middle_of_alignment_aligns_everyone_anew(trained: Companies, tmp_path: Path) -> None:
+def test_a_crash_in_the_middle_of_alignment_aligns_that_pair_anew(trained: Companies, tmp_path: Path) -> None:
     shutil.copytree(trained.folder, tmp_path / "again")
     shutil.rmtree(tmp_path / "again" / "bank" / "runs" / "train" / "journal")
     for name in NAMES:
@@ -301,30 +326,61 @@ def test_a_crash_in_the_middle_of_alignment_aligns_everyone_anew(trained: Compan
     shutil.rmtree(tmp_path / "again" / "tele" / "runs" / "train" / "alignment")
     again = Companies(tmp_path / "again", TRAIN)
     assert again.lead() == "done"
-    assert count(again, "align") == count(trained, "align")
-    old, new = (Local(c.kit("shop"), TRAIN).alignments()[1].digest for c in (trained, again))
-    assert old != new  # under fresh keys
+    assert count(again, "align") == count(trained, "align") // 2
+    tele = [Local(c.kit("tele"), TRAIN).pair.digest for c in (trained, again)]
+    assert tele[0] != tele[1]  # under fresh keys
+    shop = [Local(c.kit("shop"), TRAIN).pair.digest for c in (trained, again)]
+    assert shop[0] == shop[1]
+    assert torch.equal(again.result(), trained.result())
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["from the kept model", "from the journal"])
-def test_new_people_are_predicted_with_the_trained_model(trained: Companies, tmp_path: Path, kept: bool) -> None:
+def test_new_people_are_predicted_with_the_kept_run_alone(trained: Companies, tmp_path: Path) -> None:
     shutil.copytree(trained.folder, tmp_path / "later")
-    shutil.rmtree(tmp_path / "later" / "bank" / "runs" / "train" / ("journal" if kept else "owner"))
+    shutil.rmtree(tmp_path / "later" / "bank" / "runs" / "train" / "journal")
+    shutil.rmtree(tmp_path / "later" / "tele" / "runs" / "train" / "tele")  # it was away when training ended
+    for name in NAMES:
+        (tmp_path / "later" / name / "rows.csv").unlink()
     later = Companies(tmp_path / "later", PREDICT)
     assert later.lead() == "done"
     assert set(predicted(later)) == {f"N{i}" for i in range(NEW)}
     assert {kind for _, _, kind in later.sent if kind} == {"Embed"}  # nobody trains
     assert later.result().sum(1) == pytest.approx(1.0)
+    assert {line[-1] for line in predicted(later).values()} == {"bank+shop+tele"}
+
+
+def test_people_whom_only_some_companies_know_are_predicted_by_those(trained: Companies, tmp_path: Path) -> None:
+    shutil.copytree(trained.folder, tmp_path / "later")
+    shop = tmp_path / "later" / "shop" / "new.csv"
+    table = pacsv.read_csv(shop)
+    pacsv.write_csv(table.slice(0, 2), shop)
+    tele = tmp_path / "later" / "tele" / "new.csv"
+    pacsv.write_csv(table.set_column(0, "id", pa.array([f"T{i}" for i in range(NEW)])), tele)
+    later = Companies(tmp_path / "later", PREDICT)
+    assert later.lead() == "done"
+    parties = [line[-1] for line in predicted(later).values()]
+    assert (parties.count("bank+shop"), parties.count("bank")) == (2, NEW - 2)
+    assert ("tele", "request", "Embed") not in later.sent  # it has none of them
+
+
+def test_a_prediction_goes_on_without_a_company_that_is_away(trained: Companies, tmp_path: Path) -> None:
+    shutil.copytree(trained.folder, tmp_path / "later")
+    later = Companies(tmp_path / "later", replace(PREDICT, on_party_loss="skip"))
+    assert later.lead(frozenset({"tele"})) == "done"
+    assert {line[-1] for line in predicted(later).values()} == {"bank+shop"}
 
 
 def test_a_run_that_was_not_finished_cannot_predict(trained: Companies, tmp_path: Path) -> None:
     shutil.copytree(trained.folder, tmp_path / "later")
-    for part in ("owner", "journal"):
-        shutil.rmtree(tmp_path / "later" / "bank" / "runs" / "train" / part)
+    shutil.rmtree(tmp_path / "later" / "bank" / "runs" / "train" / "owner")
     assert (
         Companies(tmp_path / "later", PREDICT).lead()
         == "run train was not finished; resume it before predicting with it"
     )
+
+
+def test_made_up_numbers_cannot_be_predicted_with(tmp_path: Path) -> None:
+    companies = Companies(tmp_path, replace(PROBE, run="later", task="predict", base="run-1"))
+    assert companies.lead().startswith("only a run on files can predict new rows")
 
 
 # ------------------------------------------------------------ what NVFlare calls

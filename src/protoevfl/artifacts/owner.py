@@ -147,7 +147,7 @@ class StoredOwner:
         return OwnerGuard(self.privacy, self.labels, len(self.classes))
 
     def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         head, tensors = head_io.pack(self.head)
         kept = {f"head.{n}": t for n, t in tensors.items()} | {f"memory.{n}": t for n, t in self.memory.items()}
         integrity.write_tensors(folder / "head.safetensors", {**kept, "labels": self.labels})

@@ -74,7 +74,7 @@ class StoredParty:
 
     def save(self, folder: Path) -> None:
         """Write the folder; party.json comes last."""
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         integrity.write_json(folder / "encoder.json", encoder_state(self.encoder))
         kept = {name: t for name, t in self.state.items() if not name.startswith("optimizer.")}
         integrity.write_tensors(folder / "model.safetensors", kept)

@@ -1,9 +1,9 @@
-"""The run directory: one folder a party, one for the label owner, and a manifest; written whole or not at all.
+"""The run directory: one folder per party, one for the label owner, and a manifest; written whole or not at all.
 
     RUN/run.json    format, versions, when, parties in order, the SHA-256 of each folder's own JSON file
     RUN/<party>/    that party's artefacts alone            RUN/owner/    the label owner's
 
-Folders may be taken away (each company keeps its own): a run opens with those that are there.
+Folders may be taken away (between companies each one has its own only): a run opens with those that are there.
 """
 
 import platform
@@ -54,18 +54,39 @@ def write_run(out: Path, parties: Sequence[StoredParty], owner: StoredOwner, fac
         for party in parties:
             party.save(folder / party.name)
         owner.save(folder / OWNER)
-        sums = {p.name: integrity.sha256(folder / p.name / "party.json") for p in parties}
-        sums[OWNER] = integrity.sha256(folder / OWNER / "owner.json")
-        manifest = {
-            "format": FORMAT,
-            "version": integrity.VERSION,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "parties": [p.name for p in parties],
-            "folders": sums,
-            "versions": versions(),
-            **facts,
-        }
-        integrity.write_json(folder / MANIFEST, manifest)
+        write_manifest(folder, [p.name for p in parties], facts)
+
+
+def add_to_run(folder: Path, names: Sequence[str], part: StoredParty | StoredOwner, facts: dict[str, Any]) -> None:
+    """One company's part of a run between companies, put or replaced whole; then a manifest of the parts that are here.
+
+    names   all parties of the run, here or not, in order
+    """
+    name = OWNER if isinstance(part, StoredOwner) else part.name
+    with integrity.whole(folder / name) as beside:
+        part.save(beside)
+    write_manifest(folder, names, facts)
+
+
+def write_manifest(folder: Path, names: Sequence[str], facts: dict[str, Any]) -> None:
+    """run.json, with the checksums of the parts that are here."""
+    files = {name: own_file(folder, name) for name in (*names, OWNER)}
+    manifest = {
+        "format": FORMAT,
+        "version": integrity.VERSION,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "parties": list(names),
+        "folders": {name: integrity.sha256(file) for name, file in files.items() if file.is_file()},
+        "versions": versions(),
+        **facts,
+    }
+    with integrity.whole_file(folder / MANIFEST) as beside:
+        integrity.write_json(beside, manifest)
+
+
+def own_file(folder: Path, name: str) -> Path:
+    """The JSON file that seals a part of a run."""
+    return folder / name / ("owner.json" if name == OWNER else "party.json")
 
 
 def open_run(path: Path) -> Run:
@@ -78,7 +99,7 @@ def open_run(path: Path) -> Run:
         integrity.check_format(manifest, FORMAT, path)
         names = [str(name) for name in manifest["parties"]]
     for name, digest in manifest["folders"].items():
-        own = path / name / ("owner.json" if name == OWNER else "party.json")
+        own = own_file(path, name)
         if own.is_file() and integrity.sha256(own) != digest:
             raise UserError(f"{own} is damaged, or of another run (its checksum differs)")
     parties = {name: StoredParty.load(path / name) for name in names if (path / name).is_dir()}

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file a round, whole or not there at all, with its checksum in its header.
+"""Checkpoints: one safetensors file per round, whole or not there at all, with its checksum in its header.
 
 A round's file holds whatever tensors must outlive it and a small JSON header. The file is written beside its place,
 synced and renamed, so a crash or a full disk leaves the earlier rounds as they were; a file whose checksum does not
@@ -20,6 +20,7 @@ from protoevfl.deploy import durable
 from protoevfl.errors import UserError
 
 VERSION = 1
+REPLY = "reply!"  # in a party's checkpoint: its answer to the round
 _NAME = re.compile(r"round-(\d{6})\.safetensors")
 
 
@@ -77,6 +78,11 @@ class CheckpointStore:
             except DamagedError:
                 continue
         return None
+
+
+def party_state(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """What a party's checkpoint has of the party itself."""
+    return {name: tensor for name, tensor in checkpoint.tensors.items() if name != REPLY}
 
 
 def blob(data: bytes) -> Tensor:

@@ -18,7 +18,7 @@ MAGIC = b"PEV1"
 MAX_HEADER = 1 << 14
 MAX_BODY = 256 << 20
 MAX_MISSED = 1_000_000  # rounds; no job has more
-KINDS = ("hello", "welcome", "align", "request", "reply", "refusal")
+KINDS = ("hello", "welcome", "align", "request", "reply", "finish", "refusal")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 

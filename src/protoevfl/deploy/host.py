@@ -17,7 +17,7 @@ from typing import Protocol
 from torch import Tensor
 
 from protoevfl.deploy.audit_log import AuditLog
-from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob, unblob
+from protoevfl.deploy.checkpoints import REPLY, Checkpoint, CheckpointStore, blob, party_state, unblob
 from protoevfl.deploy.durable import DiskError
 from protoevfl.deploy.envelope import Envelope, EnvelopeError, pack, place, unpack
 from protoevfl.deploy.policy import Policy
@@ -58,6 +58,7 @@ class PartyHost:
     store: CheckpointStore
     log: AuditLog
     aligner: Aligning | None = None
+    keep: Callable[[dict[str, Tensor]], None] | None = None  # writes down what the party has learnt
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -94,6 +95,8 @@ class PartyHost:
                     return self._welcome(envelope)
                 if envelope.kind == "align":
                     return self._align(envelope, body)
+                if envelope.kind == "finish":
+                    return self._finish(envelope)
                 return self._request(envelope, body)
             except Exception as error:
                 return self._refuse(envelope, caller, len(frame), public(error))
@@ -127,6 +130,16 @@ class PartyHost:
         self._log(envelope, "reply", f"Alignment{envelope.round}", len(reply), "sent")
         return pack(self._reply_header(envelope, "align"), reply)
 
+    def _finish(self, envelope: Envelope) -> bytes:
+        """Training is over: keep the party as its last answer left it."""
+        self._check_same_job()
+        latest = self.store.latest()
+        if self.keep is None or latest is None:
+            raise RefusedError("there is nothing to finish: this party has not been asked anything")
+        self.keep(party_state(latest))
+        self.log.add("finished", run=self.spec.run, peer=envelope.sender, round=latest.round, decision="kept")
+        return pack(self._reply_header(envelope, "finish"))
+
     def _request(self, envelope: Envelope, body: bytes) -> bytes:
         party, kind = self.party, message_type(body)
         if kind not in self.policy.receive or kind not in self.spec.down:
@@ -159,17 +172,16 @@ class PartyHost:
 
     def _keep(self, number: int, answered: str, reply: bytes) -> None:
         assert self._party is not None
-        tensors = {**self._party.state(), "reply!": blob(reply)}
+        tensors = {**self._party.state(), REPLY: blob(reply)}
         header = {"run": self.spec.run, "party": self.name, "spec": self.spec.digest()}
         header |= {"answered": answered, "audit": self.log.head}
         self.store.save(Checkpoint(number, tensors, header))
         self.last, self.answered, self.reply = number, answered, reply
 
     def _return_to(self, checkpoint: Checkpoint) -> None:
-        tensors = dict(checkpoint.tensors)
-        self.reply = unblob(tensors.pop("reply!"))
+        self.reply = unblob(checkpoint.tensors[REPLY])
         assert self._party is not None
-        self._party.restore(tensors)
+        self._party.restore(party_state(checkpoint))
         self.last, self.answered = checkpoint.round, str(checkpoint.header["answered"])
 
     def _reply_header(self, envelope: Envelope, kind: str) -> Envelope:

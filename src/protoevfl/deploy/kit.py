@@ -5,7 +5,7 @@ KIT/startup, local  certificates and NVFlare settings    signed too
 KIT/party.toml      this party's own data                edited by the party, never leaves
 KIT/policy.toml     which jobs it accepts                edited by the party, never leaves
 KIT/admin           the right to submit jobs             active party only
-KIT/runs/RUN        checkpoints, audit log, results
+KIT/runs/RUN        the run directory (artifacts/run_dir.py), checkpoints, audit log, predictions
 """
 
 import base64

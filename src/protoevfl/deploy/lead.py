@@ -62,7 +62,8 @@ class Lead:
     def __post_init__(self) -> None:
         self.round = 0
         self.seconds: list[float] = []  # of each exchange
-        self.missed: dict[str, list[int]] = {name: [] for name in self.spec.parties}
+        self.missed: dict[str, list[int]] = {name: [] for name in self.spec.parties}  # asked, and no answer
+        self.unasked: dict[str, list[int]] = {name: [] for name in self.spec.parties}  # since its last answer
         self.heads: dict[str, str] = {}  # of the parties' audit logs
         self.aligned: dict[str, str] = {}  # keyed hash of each party's common rows
         self.pool = ThreadPoolExecutor(len(self.spec.parties), thread_name_prefix="ask")
@@ -91,6 +92,13 @@ class Lead:
             raise PartyLostError(f"party {name} did not answer while aligning: {answer.reason}")
         return answer
 
+    def finish(self) -> None:
+        """Training is over: every party keeps what it has learnt. One that is away does so when it is next asked."""
+        frames = {n: pack(self._header("finish", n, ())) for n in self.spec.parties}
+        for name, answer in self._ask_all(frames).items():
+            if isinstance(answer, PartyError):
+                self._log(name, "lost", "", 0, "later", answer.reason)
+
     def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
         """One round: from the journal if it was done before, else from the parties."""
         self.round += 1
@@ -98,11 +106,13 @@ class Lead:
         bodies = {self.spec.parties[party]: canonical(encode(message)) for (_, party), message in requests.items()}
         done = self._from_journal(bodies)
         answers = done if done is not None else self._from_parties(bodies)
-        for name, answer in answers.items():
-            if isinstance(answer, PartyError):
+        for name in self.spec.parties:
+            if name not in answers:
+                self.unasked[name].append(self.round)
+            elif isinstance(answers[name], PartyError):
                 self.missed[name].append(self.round)
             else:
-                self.missed[name] = []
+                self.missed[name], self.unasked[name] = [], []
         self.seconds.append(time.perf_counter() - start)
         self.watch(self.round, {n: a.reason for n, a in answers.items() if isinstance(a, PartyError)})
         return {a: self._decoded(answers[self.spec.parties[a[1]]]) for a in requests}
@@ -143,7 +153,8 @@ class Lead:
         for body in bodies.values():
             if message_type(body) not in self.spec.down:
                 raise UserError(f"{message_type(body)} is not among the message types that were agreed on")
-        frames = {n: pack(self._header("request", n, tuple(self.missed[n])), b) for n, b in bodies.items()}
+        without = {n: tuple(sorted(self.missed[n] + self.unasked[n])) for n in bodies}
+        frames = {n: pack(self._header("request", n, without[n]), b) for n, b in bodies.items()}
         for name, body in bodies.items():
             self._log(name, "request", message_type(body), len(body), "sent")
         answers = self._ask_all(frames)

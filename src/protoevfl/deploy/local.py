@@ -1,33 +1,43 @@
-"""What a site does with its own files: the party it runs, and, at the active party, the method's owner side."""
+"""What a site does with its own files: the party it runs, what it keeps of it, and the active party's side."""
 
-import csv
 import io
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from protoevfl.artifacts import integrity
+from protoevfl.artifacts.owner import StoredOwner
+from protoevfl.artifacts.party import StoredParty
+from protoevfl.artifacts.run_dir import OWNER, add_to_run, own_file
 from protoevfl.deploy import durable, probe
-from protoevfl.deploy.aligning import QUERY, TRAIN, Aligned, PassiveSide
-from protoevfl.deploy.checkpoints import CheckpointStore
+from protoevfl.deploy.active_side import ActiveSide
+from protoevfl.deploy.aligning import Pair, PassiveSide
+from protoevfl.deploy.checkpoints import CheckpointStore, party_state
 from protoevfl.deploy.kit import Kit
-from protoevfl.deploy.own_file import OwnFile
+from protoevfl.deploy.own_file import NewRows, OwnFile
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import party_key
-from protoevfl.federation.owner import LabelOwner, build_owner
+from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Party
 from protoevfl.messages import decode, encode
 from protoevfl.method import Method
+from protoevfl.pipeline.predict import Predictions, writer
+from protoevfl.pipeline.prepare import OneParty, prepare_party
+from protoevfl.pipeline.train import owner_of, stored_party
 from protoevfl.privacy.defences.noise import SecretNoise
 from protoevfl.privacy.ledger import Ledger
-from protoevfl.privacy.policy import OwnerGuard, PartyGuard, settings_from
+from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, settings_from
 from protoevfl.rows.table import PartyTable
+from protoevfl.settings.method_choice import method_facts
 from protoevfl.settings.presets import build
+
+DRAFT = "draft"  # folder: what is kept of the party, before it has learnt anything
 
 
 @dataclass
@@ -68,21 +78,41 @@ class Local:
         return self.spec.method != probe.Probe.name and "demo" not in self.config
 
     @property
+    def predicts(self) -> bool:
+        return self.spec.task == "predict"
+
+    @property
     def base_folder(self) -> Path:
         """The training run: this one, or the one a predict job names."""
         return self.kit.run_folder(self.spec.base or self.spec.run)
 
-    def file(self) -> OwnFile:
-        return OwnFile.read(self.config, self.kit.folder)
+    @property
+    def privacy(self) -> PrivacySettings:
+        return settings_from(self.spec.privacy)
 
-    def alignments(self) -> tuple[Aligned, Aligned]:
-        """(of the rows to learn from, of the rows to predict)."""
-        return Aligned(self.base_folder / "alignment"), Aligned(self.folder / "alignment")
+    def source(self) -> OwnFile | NewRows:
+        """The file that this job is about."""
+        if self.predicts:
+            return NewRows.read(self.config, self.kit.folder, self.stored_party())
+        return self.file
+
+    @cached_property
+    def file(self) -> OwnFile:
+        """The file to learn from."""
+        return OwnFile.read(self.config, self.kit.name, self.kit.folder)
+
+    @property
+    def pair(self) -> Pair:
+        """At a passive party: what it shares with the active one."""
+        return Pair(self.folder / "alignment" / self.spec.active)
 
     def aligner(self) -> PassiveSide | None:
-        if not self.own_data:
-            return None
-        return PassiveSide(self.kit.name, self.file, self.alignments()[1], new_rows=self.spec.task == "predict")
+        """Answers while the parties align; the active party asks, and needs none."""
+        return PassiveSide(self.kit.name, self.source, self.pair) if self.own_data and self.index else None
+
+    @cached_property
+    def active(self) -> ActiveSide:
+        return ActiveSide(self.spec, self.source(), self.folder / "alignment")
 
     def method(self) -> Method:
         if self.spec.method == probe.Probe.name:
@@ -90,91 +120,125 @@ class Local:
         dataset = "table" if self.own_data else str(self.config["demo"].get("dataset", "digits"))
         return build(self.spec.method, self.spec.preset, dataset, self.spec.settings)
 
-    def table(self) -> PartyTable:
-        if self.spec.method == probe.Probe.name:
-            return probe.table(self.kit.name)
-        if not self.own_data:
-            found: PartyTable = self._demo().tables[self.index]
-            return found
-        file, (learnt, asked), new = self.file(), self.alignments(), self.spec.task == "predict"
-        train = learnt.rows(TRAIN, file.ids())
-        query = asked.rows(QUERY, file.ids(file.predict if new else None))
-        return file.table(self.kit.name, train, query, new, self.spec.seed)
+    # ------------------------------------------------------------ the party
 
     def party(self) -> LocalParty:
-        """This site's party; a predict job starts from the end of training."""
-        party = Party(self.method(), self.table(), party_key(self.spec.seed, self.index))
-        if self.spec.task == "predict":
-            trained = CheckpointStore(self.base_folder / "checkpoints").latest()
-            if trained is None:
-                raise UserError(f"run {self.spec.base} was not trained here")
-            party.restore({n: t for n, t in trained.tensors.items() if n != "reply!"})
+        """This site's party: fresh, or for a prediction as training left it, with new rows."""
+        party = self._predicting() if self.predicts else self._learning()
         return LocalParty(party, {"classes": self.spec.classes}, self.spec.max_bytes, self._party_guard())
 
+    def _learning(self) -> Party:
+        method = self.method()
+        key = party_key(self.spec.seed, self.index)
+        if not self.own_data:
+            return Party(method, self._demo_table(), key)
+        part = self.part()
+        party = Party(method, part.table, key)
+        on_bad_ids = self.file.config.on_bad_ids
+        draft = stored_party(part, self.index, self.file.rules, on_bad_ids, method, self.privacy, party.state())
+        with integrity.whole(self.folder / DRAFT) as beside:
+            draft.save(beside)
+        return party
+
+    def part(self) -> OneParty:
+        """This party's encoder and rows."""
+        if not self.index:
+            return self.active.world.parties[0]
+        ids = self.file.ids()
+        rows, alignment = self.pair.rows(ids), self.pair.load()
+        config, notes = self.file.config, list[str]()
+        return prepare_party(self.file.file, rows, alignment, ids.counts.input, config.pool, self.spec.seed, notes)
+
+    def _predicting(self) -> Party:
+        source = self.source()
+        assert isinstance(source, NewRows)
+        rows = self.active.rows.asked if not self.index else self.pair.rows(source.ids()).asked
+        party = source.party.party()
+        party.rows.query = source.encoded(rows)[None]
+        return party
+
+    def _demo_table(self) -> PartyTable:
+        if self.spec.method == probe.Probe.name:
+            return probe.table(self.kit.name)
+        table: PartyTable = self._demo().tables[self.index]
+        return table
+
     def _party_guard(self) -> PartyGuard | None:
-        settings = settings_from(self.spec.privacy)
         if self.index == 0:
             return None  # the active party's own answers do not leave it
-        ledger = Ledger(settings.epsilon, settings.delta, self.base_folder / "ledger.json")
-        return PartyGuard(settings, self.index, SecretNoise(self._secret()), ledger)
+        return PartyGuard(self.privacy, self.index, SecretNoise(self._secret()), self._ledger())
+
+    def _ledger(self) -> Ledger:
+        return Ledger(self.privacy.epsilon, self.privacy.delta, self.base_folder / "ledger.json")
 
     def _secret(self) -> bytes:
-        """The key of this site's noise: made once a run, readable by this user alone, never sent."""
+        """The key of this site's noise: made once per run, readable by this user alone, never sent."""
         path = self.base_folder / "noise.key"
         if not path.exists():
             durable.write(path, secrets.token_bytes(32))
         return path.read_bytes()
 
+    # ------------------------------------------------------------ what is kept
+
+    def keep_party(self, state: Mapping[str, Tensor]) -> None:
+        """The end of training: this party's folder of the run, with what it has learnt."""
+        draft = StoredParty.load(self.base_folder / DRAFT)
+        self._keep(replace(draft, state=dict(state)), draft.method)
+
+    def keep_owner(self, owner: StoredOwner) -> None:
+        self._keep(owner, owner.method)
+
+    def _keep(self, part: StoredParty | StoredOwner, method: Method) -> None:
+        facts = {"method": method_facts(method), "privacy": asdict(self.privacy), "seed": self.spec.seed}
+        add_to_run(self.base_folder, self.spec.parties, part, facts)
+
+    def stored_party(self) -> StoredParty:
+        """This party as training left it; one that was away at the end writes its folder now."""
+        if not own_file(self.base_folder, self.kit.name).is_file():
+            trained = CheckpointStore(self.base_folder / "checkpoints").latest()
+            if trained is None or not (self.base_folder / DRAFT).is_dir():
+                raise UserError(f"run {self.spec.base} was not trained here")
+            self.keep_party(party_state(trained))
+        return StoredParty.load(self.base_folder / self.kit.name)
+
+    def stored_owner(self) -> StoredOwner:
+        if not own_file(self.base_folder, OWNER).is_file():
+            raise UserError(f"run {self.spec.base} was not finished; resume it before predicting with it")
+        return StoredOwner.load(self.base_folder / OWNER)
+
     # ------------------------------------------------------------ the active party
 
     def owner(self) -> LabelOwner:
+        parties = len(self.spec.parties)
         if self.spec.method == probe.Probe.name:
-            return probe.owner(len(self.spec.parties), self.spec.seed)
+            return probe.owner(parties, self.spec.seed)
         if not self.own_data:
-            found: LabelOwner = self._demo().owner
-            return found
-        file = self.file()
-        labels, classes = file.labels()
-        if len(classes) != self.spec.classes:
-            raise UserError(f"the file has {len(classes)} classes ({', '.join(classes[:5])}), the job says otherwise")
-        own = torch.from_numpy(labels[self.alignments()[0].rows(TRAIN, file.ids())])
-        counts = torch.bincount(own, minlength=len(classes))
-        unseen = tuple((counts == 0).nonzero()[:, 0].tolist())
-        return build_owner(own, len(classes), len(self.spec.parties), self.spec.seed, unseen=unseen)
+            owner: LabelOwner = self._demo().owner
+            return owner
+        world = self.active.world
+        classes = len(world.classes)
+        return owner_of(
+            self.method(), world.labels, classes, parties, self.spec.seed, world.unseen, world.own, world.further
+        )
 
-    def owner_guard(self, owner: LabelOwner) -> OwnerGuard:
-        settings = settings_from(self.spec.privacy)
-        ledger = Ledger(settings.epsilon, settings.delta, self.base_folder / "ledger.json")
-        return OwnerGuard(settings, owner.labels, owner.classes, SecretNoise(self._secret()), ledger)
+    def owner_guard(self, labels: Tensor) -> OwnerGuard:
+        """`labels` (N_a,) of the rows that all parties share."""
+        return OwnerGuard(self.privacy, labels, self.spec.classes, SecretNoise(self._secret()), self._ledger())
 
-    def queries(self) -> int:
-        """Number of rows to be predicted."""
-        if self.spec.method == probe.Probe.name:
-            return 1
-        if not self.own_data:
-            return len(self._demo().labels.query)
-        found = self.alignments()[1].load(QUERY)
-        return 0 if found is None else len(found.rows)
-
-    def write_predictions(self, probabilities: Tensor) -> None:
-        """predictions.safetensors, and for own files predictions.csv with the ids."""
+    def write_probabilities(self, probabilities: Tensor) -> None:
+        """predictions.safetensors."""
         from safetensors.torch import save
 
         data = save({"probabilities": probabilities.detach().cpu().contiguous()})
         durable.write(self.folder / "predictions.safetensors", data)
-        if self.own_data:
-            durable.write(self.folder / "predictions.csv", self._csv(probabilities).encode())
 
-    def _csv(self, probabilities: Tensor) -> str:
-        file = self.file()
-        ids = file.ids(file.predict if self.spec.task == "predict" else None)
-        at, classes = dict(zip(ids.rows.tolist(), ids.values, strict=True)), file.labels()[1]
-        text = io.StringIO()
-        out = csv.writer(text, lineterminator="\n")
-        out.writerow(["id", "class", *(f"p_{name}" for name in classes)])
-        for row, p in zip(self.alignments()[1].rows(QUERY, ids).tolist(), probabilities.tolist(), strict=True):
-            out.writerow([at[row], classes[max(range(len(p)), key=p.__getitem__)], *(f"{v:.6f}" for v in p)])
-        return text.getvalue()
+    def write_predictions(self, predictions: Predictions) -> None:
+        """The same, and predictions.csv with ids, as `protoevfl predict` writes it."""
+        self.write_probabilities(predictions.probabilities)
+        path = self.folder / "predictions.csv"
+        text = io.BytesIO()
+        writer(path)(predictions.table(), text)
+        durable.write(path, text.getvalue())
 
     def _demo(self) -> Any:
         """A public data set cut into parties, for trying a deployment out: every site takes its own part only."""

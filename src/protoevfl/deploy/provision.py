@@ -16,7 +16,16 @@ from protoevfl.validation import TEXT, Between, Matching, checked, read_toml
 CLASSES = (*nvflare.RUNTIME, "protoevfl.deploy.site.Hub", "protoevfl.deploy.site.Site")
 MAX_FRAME = (256 << 20) + (1 << 20)
 _NAME = r"[A-Za-z][A-Za-z0-9-]{0,40}"
-RESERVED = ("hub", "authority", "server")  # names of folders and certificates
+RESERVED = (
+    "hub",
+    "authority",
+    "server",
+    "owner",
+    "draft",
+    "alignment",
+    "checkpoints",
+    "journal",
+)  # folders, certificates
 PROJECT = """\
 # One project between companies. `protoevfl deploy provision project.toml` turns it into one kit a participant.
 name = "credit"
@@ -45,6 +54,7 @@ id = "customer_id"              # column of the shared id
 """
 ACTIVE = """\
 label = "label"                 # column of the label, active party only; rows without a label are predicted
+# test = 0.2                    # share of the rows of all parties kept aside to measure on
 """
 
 

@@ -11,8 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from protoevfl.deploy import durable, kept_owner, policy
-from protoevfl.deploy.aligning import QUERY, TRAIN, lead_alignment
+from protoevfl.deploy import durable, policy
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.deploy.host import PartyHost, public, refusal
@@ -25,6 +24,7 @@ from protoevfl.federation.border import owner_border
 from protoevfl.federation.engines import nvflare
 from protoevfl.federation.federation import Federation
 from protoevfl.federation.lockstep import PartyLostError
+from protoevfl.messages import Embed, Message, values
 from protoevfl.method import Report
 from protoevfl.observer import Observer
 
@@ -106,6 +106,7 @@ def make_host(kit: Kit, spec: JobSpec) -> PartyHost:
     durable.write(folder / "spec.json", json.dumps(spec.to_dict(), indent=1).encode())
     return PartyHost(
         make=own.party,
+        keep=own.keep_party,
         aligner=own.aligner(),
         name=kit.name,
         spec=spec,
@@ -123,7 +124,7 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
     try:
         note.write("running")
         engine.hello()
-        facts = train(kit, spec, engine, note)
+        facts = work(kit, spec, engine, note)
         log.add("finished", run=spec.run, round=engine.round, decision="done")
         note.write("done", **facts)
         return "done"
@@ -138,54 +139,75 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
     return str(note.facts.get("error"))
 
 
-def train(kit: Kit, spec: JobSpec, engine: Lead, observer: Observer) -> dict[str, Any]:
-    """Align, train and predict; the probabilities go to the run's folder."""
+def work(kit: Kit, spec: JobSpec, engine: Lead, observer: Observer) -> dict[str, Any]:
+    """Align, train, predict and keep the run, or predict with one that was kept."""
     from protoevfl.deploy.local import Local
 
     own = Local(kit, spec)
-    align(own, engine)
-    method = own.method()
-    owner = own.owner()
-    loss = "skip" if spec.on_party_loss == "skip" else "abort"  # the engine has done the waiting
-    federation = Federation([method], [owner], owner_border(engine, own.owner_guard(owner)), loss)
-    if spec.task == "train":
-        federation.train(observer)
-        kept_owner.keep(own.folder, owner)
-    elif not kept_owner.take_up(own.base_folder, owner):
-        border = owner_border(_remembered(own, engine), own.owner_guard(owner))
-        Federation([method], [owner], border, "skip").train(observer)
-    queries = own.queries()
-    if queries:
-        observer.report(Report("prediction"))
-        (probabilities,) = federation.predict(observer=observer)
-        own.write_predictions(probabilities)
+    if own.predicts and not own.own_data:
+        raise UserError("only a run on files can predict new rows; a demo or probe run has no file of them")
+    if not own.own_data:
+        predicted = _try_out(own, engine, observer)
+    else:
+        _align(own, engine)
+        predicted = _predict(own, engine, observer) if own.predicts else _train(own, engine, observer)
     seconds = [round(s, 4) for s in engine.seconds]
-    return {"rounds": engine.round, "predicted": queries, "exchange_s": seconds}
+    return {"rounds": engine.round, "predicted": predicted, "exchange_s": seconds}
 
 
-def _remembered(own: "Local", engine: Lead) -> Lead:
-    """The training run's exchanges as its journal has them: the model comes back without asking anyone."""
-    from protoevfl.deploy.supervise import read_spec
-
-    def nobody(party: str, frame: bytes, seconds: float) -> bytes:
-        raise UserError(f"run {own.spec.base} was not finished; resume it before predicting with it")
-
-    base = read_spec(own.kit, own.spec.base)
-    journal = CheckpointStore(own.base_folder / "journal", keep=None)
-    return Lead(base, nobody, journal, engine.log, engine.dims)
+def _federation(own: "Local", engine: Lead) -> Federation:
+    owner = own.owner()
+    loss = "skip" if own.spec.on_party_loss == "skip" else "abort"  # the engine has done the waiting
+    return Federation([own.method()], [owner], owner_border(engine, own.owner_guard(owner.labels)), loss)
 
 
-def align(own: "Local", engine: Lead) -> None:
-    """Find the common rows, unless all parties already hold the same ones."""
-    if not own.own_data or (len(set(engine.aligned.values())) == 1 and "" not in engine.aligned.values()):
-        return
-    file, result, others = own.file(), own.alignments()[1], list(own.spec.parties[1:])
-    if own.spec.task == "train":
-        ids = file.labelled_ids(True)
-        result.save(TRAIN, lead_alignment(own.kit.name, others, TRAIN, ids, file.minimum, engine.align))
-    asked = file.labelled_ids(False) if own.spec.task == "train" else file.ids(file.predict)
-    if asked.values:
-        result.save(QUERY, lead_alignment(own.kit.name, others, QUERY, asked, 1, engine.align))
+def _try_out(own: "Local", engine: Lead, observer: Observer) -> int:
+    """Made-up or demo rows: train, predict, keep no model. The number of rows predicted."""
+    federation = _federation(own, engine)
+    federation.train(observer)
+    observer.report(Report("prediction"))
+    (probabilities,) = federation.predict(observer=observer)
+    own.write_probabilities(probabilities)
+    return len(probabilities)
+
+
+def _train(own: "Local", engine: Lead, observer: Observer) -> int:
+    """On files: train, measure, predict the rows without a label, and let every party keep its part of the run."""
+    from protoevfl.pipeline.simulate import class_rows
+    from protoevfl.pipeline.train import train_federation
+
+    side = own.active
+    world = side.world
+    trained = train_federation(_federation(own, engine), own.privacy, observer)
+    facts = {"device": "cpu", "notes": world.notes, "class_rows": class_rows(world)}
+    column = own.file.label.column
+    owner = trained.stored_owner(own.spec.parties, world.classes, column, world.test_labels, facts)
+    observer.report(Report("prediction"))
+    if len(side.rows.asked):
+        own.write_predictions(side.predictions(owner, trained.query, world.parties[0].table.query))
+    engine.finish()
+    own.keep_owner(owner)
+    return len(side.rows.asked)
+
+
+def _predict(own: "Local", engine: Lead, observer: Observer) -> int:
+    """New rows with a run that was kept; nobody needs the file it was trained on."""
+    from protoevfl.deploy.own_file import NewRows
+
+    side, owner = own.active, own.stored_owner()
+    assert isinstance(side.source, NewRows)
+    observer.report(Report("prediction"))
+    border = owner_border(engine, own.owner_guard(owner.labels))
+    asked = [m for m in range(len(own.spec.parties)) if side.asked_of(m)]
+    replies = border.engine.exchange({(0, m): Embed("query") for m in asked})
+    query = {m: values(reply) for (_, m), reply in replies.items() if isinstance(reply, Message)}
+    own.write_predictions(side.predictions(owner, query, side.source.encoded(side.rows.asked)))
+    return len(side.rows.asked)
+
+
+def _align(own: "Local", engine: Lead) -> None:
+    skips = own.predicts and own.spec.on_party_loss == "skip"  # a row is predicted from the parties that are there
+    own.active.align(engine.aligned, engine.align, engine.absent if skips else frozenset())
 
 
 class Status(Observer):

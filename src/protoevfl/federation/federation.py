@@ -75,13 +75,14 @@ class Federation:
         return list(answers.values())
 
     def query_embeddings(self, run: int = 0) -> dict[int, Tensor]:
-        """What each party sent (n, d) of the rows to be predicted."""
+        """What each party sent (n, d) of the rows to be predicted; where losses are skipped, of those that answered."""
         requests = {(run, m): Embed("query") for m in self.owners[run].parties}
         embeddings = {}
         for (_, m), reply in self.cache.exchange(requests).items():
-            if not isinstance(reply, Message):
+            if isinstance(reply, Message):
+                embeddings[m] = values(reply)
+            elif self.on_party_loss != "skip":
                 raise UserError(f"party {m} did not answer: {reply.reason}")
-            embeddings[m] = values(reply)
         return embeddings
 
     def traffic(self, run: int = 0) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from protoevfl.pipeline.estimate import Size, estimate
 from protoevfl.pipeline.prepare import (
     check_labels,
     cut_rows,
+    ids_of,
     party_order,
-    read_ids,
     read_labels,
     sharing,
 )
@@ -105,10 +105,10 @@ def check(config: Config, with_estimate: bool = True) -> Report:
 def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) -> Ids:
     """The party's ids; bad ones are an error or, where they are to be dropped, a warning."""
     try:
-        ids = read_ids(file, config.id_rules, config.alignment.on_bad_ids)
+        ids = ids_of(config, file)
     except UserError as error:
         report.errors.append(str(error))
-        ids = read_ids(file, config.id_rules, "drop")
+        ids = ids_of(config, file, "drop")
     found.rows, found.missing_ids, found.duplicate_ids = ids.counts.input, ids.counts.missing, ids.counts.repeated
     if ids.counts.dropped and config.alignment.on_bad_ids == "drop":
         report.warnings.append(
@@ -170,7 +170,7 @@ def _labels(
     active = config.label.party
     if active in files:
         try:
-            labels, classes = read_labels(config, files[active])
+            labels, classes = read_labels(config.label, files[active])
         except UserError as error:
             report.errors.append(str(error))
             return
@@ -184,8 +184,8 @@ def _labels(
     try:
         shared = sharing(config, ordered, kept=False)
         report.common = len(shared.common)
-        rows = cut_rows(config, ids[active], labels, shared)
-        report.warnings += check_labels(labels, rows, classes, config)
+        rows = cut_rows(ids[active], labels, shared, config.seed, config.test, config.validation)
+        report.warnings += check_labels(labels, rows, classes, config.label)
     except UserError as error:
         report.errors.append(str(error))
         return

@@ -118,18 +118,38 @@ def predict(
     place = {i.party.index: torch.full((len(ids),), -1) for i in read}
     for i in read:
         place[i.party.index][[number[v] for v in i.ids.values]] = torch.arange(len(i.ids.values))
-    present = torch.zeros(len(owner.parties), len(ids), dtype=torch.bool)
-    for m, at in place.items():
-        present[m] = at >= 0
-    shown = example_rows(wanted, number, present, stored[0].id_rules)
+    shown = example_rows(wanted, number, present_parties(owner, place), stored[0].id_rules)
     embeddings = {i.party.index: i.embeddings for i in read}
     encoded = read[0].encoded  # the active party's input comes first
     own = None if encoded is None else encoded[place[0].clamp(min=0)]
-    parts = []
+    return predict_rows(owner, ids, id_table, embeddings, place, own, shown, told)
+
+
+def present_parties(owner: StoredOwner, place: Mapping[int, Tensor]) -> Tensor:
+    """(M, n): which party has which row; `place` as in `Predictions`, a party without rows may be left out."""
+    rows = len(next(iter(place.values())))
+    nobody = torch.full((rows,), -1)
+    return torch.stack([place.get(m, nobody) >= 0 for m in range(len(owner.parties))])
+
+
+def predict_rows(
+    owner: StoredOwner,
+    ids: list[str],
+    id_table: Any,
+    embeddings: dict[int, Tensor],
+    place: dict[int, Tensor],
+    own: Tensor | None = None,
+    examples: Mapping[int, int] | None = None,
+    attributes: Tensor | None = None,
+) -> Predictions:
+    """Predictions from what the parties sent; the arguments as in `Predictions` and `StoredOwner.probabilities`."""
+    present = present_parties(owner, place)
+    parts = [torch.zeros(0, len(owner.classes))]
     for rows in torch.split(torch.arange(len(ids)), ROWS):
-        some = {m: f[place[m][rows].clamp(min=0)] for m, f in embeddings.items()}
-        mine = None if own is None else own[rows]
-        parts.append(owner.probabilities(some, present[:, rows], mine, among(rows, shown), told))
+        sent = {m: f[place[m][rows].clamp(min=0)] for m, f in embeddings.items()}
+        encoded = None if own is None else own[rows]
+        shown = among(rows, examples or {})
+        parts.append(owner.probabilities(sent, present[:, rows], encoded, shown, attributes))
     return Predictions(ids, id_table, torch.cat(parts), present, owner.classes, owner.parties, place, embeddings, own)
 
 

@@ -8,7 +8,7 @@ those that have a label. A party's encoder is fitted on its rows outside test an
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,12 @@ from protoevfl.rows.files import read_columns
 from protoevfl.rows.ids import IdRules, Ids, collect
 from protoevfl.rows.labels import encode_labels
 from protoevfl.rows.table import Further, OwnRows, PartyTable
-from protoevfl.settings.config import Config, PartyFile, resolve
+from protoevfl.settings.config import Config, LabelConfig, PartyFile, resolve
 from protoevfl.settings.method_choice import kind_of
 
 CELLS = 1 << 28  # most numbers of a party's unaligned rows that are held: 1 GiB
 Places = NDArray[np.int64]
+NOTHING: Places = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class OneParty:
-    """A party's own part; query rows are test rows, then validation rows."""
+    """A party's own part; query rows are test rows, then validation rows, then rows to be predicted."""
 
     name: str
     file: PartyFile
@@ -83,8 +84,7 @@ class Prepared:
     @property
     def unseen(self) -> tuple[int, ...]:
         """Classes that the configuration lists and no label shows."""
-        counts = torch.bincount(self.known_labels.cpu(), minlength=len(self.classes))
-        return tuple((counts == 0).nonzero()[:, 0].tolist())
+        return absent_classes(self.known_labels, len(self.classes))
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,12 @@ class Sharing:
         return np.flatnonzero(has.any(0) & ~has.all(0))
 
 
+def absent_classes(known: Tensor, classes: int) -> tuple[int, ...]:
+    """Classes that none of the known labels (n,) shows."""
+    counts = torch.bincount(known.cpu(), minlength=classes)
+    return tuple((counts == 0).nonzero()[:, 0].tolist())
+
+
 def party_order(config: Config) -> list[str]:
     """The label party first, the others as they are listed."""
     names = [p.name for p in config.parties]
@@ -117,18 +123,21 @@ def kind_of_run(config: Config) -> str:
     return kind_of("images" if p.image else "table" for p in config.parties)
 
 
-def read_ids(file: PartyFile, rules: IdRules, on_bad: str) -> Ids:
-    """A party's normalised ids."""
-    columns = list(file.config.id)
-    table = read_columns(file.info.path, columns, text=columns)
-    return collect([table[c].to_pylist() for c in columns], rules, file.info.path.name, on_bad)
+def read_ids(path: Path, id_columns: Sequence[str], rules: IdRules, on_bad: str) -> Ids:
+    """The normalised ids of a party's file."""
+    table = read_columns(path, list(id_columns), text=list(id_columns))
+    return collect([table[c].to_pylist() for c in id_columns], rules, path.name, on_bad)
 
 
-def read_labels(config: Config, file: PartyFile) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def ids_of(config: Config, file: PartyFile, on_bad: str | None = None) -> Ids:
+    """The same for a party of a configuration."""
+    return read_ids(file.info.path, file.config.id, config.id_rules, on_bad or config.alignment.on_bad_ids)
+
+
+def read_labels(label: LabelConfig, file: PartyFile) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """(rows,) class numbers of the label party's file, -1 without a label, and the class names."""
-    column = config.label.column
-    found = read_columns(file.info.path, [column])[column].combine_chunks()
-    return encode_labels(found, f"{file.info.path.name} column '{column}'", config.label.classes)
+    column = read_columns(file.info.path, [label.column])[label.column].combine_chunks()
+    return encode_labels(column, f"{file.info.path.name} column '{label.column}'", label.classes)
 
 
 def sharing(config: Config, ids: Mapping[str, Ids], kept: bool = True) -> Sharing:
@@ -191,23 +200,35 @@ def prepare(config: Config, observer: Observer = SILENT) -> Prepared:
     ids = {}
     for i, name in enumerate(names):
         observer.progress("reading ids", i, len(names))
-        ids[name] = read_ids(files[name], config.id_rules, config.alignment.on_bad_ids)
+        ids[name] = ids_of(config, files[name])
     shared = sharing(config, ids)
     active = names[0]
-    labels, classes = read_labels(config, files[active])
-    rows = cut_rows(config, ids[active], labels, shared)
-    notes = check_labels(labels, rows, classes, config)
+    labels, classes = read_labels(config.label, files[active])
+    rows = cut_rows(ids[active], labels, shared, config.seed, config.test, config.validation)
+    notes = check_labels(labels, rows, classes, config.label)
     parties = []
     for i, name in enumerate(names):
         observer.progress("encoding columns", i, len(names))
-        own = _rows_of(rows, shared, i)
+        own = rows_of(rows, shared, i)
         alignment = shared.alignments.get(name)
         total = ids[name].counts.input
         parties.append(prepare_party(files[name], own, alignment, total, config.pool, config.seed, notes))
+    return assemble(parties, labels, classes, rows, shared, notes)
+
+
+def assemble(
+    parties: Sequence[OneParty],
+    labels: NDArray[np.int64],
+    classes: tuple[str, ...],
+    rows: "ActiveRows",
+    shared: Sharing,
+    notes: list[str],
+) -> Prepared:
+    """Labels (rows of the active party's file,) and what each party prepared; the active one is enough."""
     own_rows, further = _every_label(parties[0], labels, rows, shared)
     if own_rows is not None:
         known = int((own_rows.labels[own_rows.shared_rows :] >= 0).sum())
-        notes.append(f"{active}: its own model also learns from {known:,} labels of rows nobody shares")
+        notes.append(f"{parties[0].name}: its own model also learns from {known:,} labels of rows nobody shares")
     return Prepared(
         tuple(parties),
         classes,
@@ -228,24 +249,31 @@ class ActiveRows:
     validation: Places
     test: Places
     further: Places  # shared by some, labelled
+    asked: Places  # to be predicted: not labelled
 
     @property
     def kept_aside(self) -> Places:
         return np.concatenate([self.test, self.validation])
 
 
-def cut_rows(config: Config, ids: Ids, labels: NDArray[np.int64], shared: Sharing) -> ActiveRows:
-    """Which labelled shared rows train and which are kept aside; those shared by some all train."""
+def cut_rows(
+    ids: Ids, labels: NDArray[np.int64], shared: Sharing, seed: int, test: float, validation: float = 0.0
+) -> ActiveRows:
+    """Which labelled shared rows train and which are kept aside; those shared by some all train.
+
+    test         share of the labelled rows common to all that is kept aside to measure on
+    validation   share of the others kept aside to compare settings with
+    """
     spelt = dict(zip(ids.rows.tolist(), ids.values, strict=True))
 
     def parts_of(rows: Places, test: float, validation: float) -> list[Places]:
         values = [spelt[row] for row in rows.tolist()]
-        parts = split_rows(labels[rows], values, config.seed, test, validation)
+        parts = split_rows(labels[rows], values, seed, test, validation)
         return [rows[part] for part in (parts.train, parts.validation, parts.test)]
 
-    train, validation, test = parts_of(shared.common, config.test, config.validation)
+    train, validated, tested = parts_of(shared.common, test, validation)
     further = parts_of(shared.partly, 0.0, 0.0)[0]
-    return ActiveRows(train, validation, test, further)
+    return ActiveRows(train, validated, tested, further, ids.rows[labels[ids.rows] < 0])
 
 
 @dataclass(frozen=True)
@@ -255,15 +283,18 @@ class PartyRows:
     aligned: Places
     kept_aside: Places
     further: Places
+    asked: Places  # to be predicted; they stay among the party's own rows
 
 
-def _rows_of(rows: ActiveRows, shared: Sharing, party: int) -> PartyRows:
-    """The same rows in a party's own file; party 0 is the active one."""
+def rows_of(rows: ActiveRows, shared: Sharing, party: int, predict: bool = False) -> PartyRows:
+    """The same rows in a party's own file; party 0 is the active one. `predict` names those without a label too."""
+    asked = rows.asked if predict else NOTHING
     if not party:
-        return PartyRows(rows.train, rows.kept_aside, rows.further)
+        return PartyRows(rows.train, rows.kept_aside, rows.further, asked)
     place = shared.place[party - 1]
     further = place[rows.further]
-    return PartyRows(place[rows.train], place[rows.kept_aside], further[further >= 0])
+    asked = place[asked]
+    return PartyRows(place[rows.train], place[rows.kept_aside], further[further >= 0], asked[asked >= 0])
 
 
 def _every_label(
@@ -290,9 +321,11 @@ def _every_label(
     return own, Further(torch.from_numpy(labels[rows.further]), torch.from_numpy(has))
 
 
-def check_labels(labels: NDArray[np.int64], rows: ActiveRows, classes: tuple[str, ...], config: Config) -> list[str]:
+def check_labels(
+    labels: NDArray[np.int64], rows: ActiveRows, classes: tuple[str, ...], label: LabelConfig
+) -> list[str]:
     """Refuse shared rows without labels or with one class; notes about absent labels and classes."""
-    where = f"the label column '{config.label.column}'"
+    where = f"the label column '{label.column}'"
     notes = []
     if not len(rows.train):
         raise UserError(f"no row that all parties share has a label in {where}; at least some must")
@@ -307,7 +340,7 @@ def check_labels(labels: NDArray[np.int64], rows: ActiveRows, classes: tuple[str
     aside[rows.kept_aside] = True
     everywhere = np.bincount(labels[(labels >= 0) & ~aside], minlength=len(classes))
     missing = [classes[z] for z in np.flatnonzero(everywhere == 0)]
-    if missing and not config.label.classes:
+    if missing and not label.classes:
         raise UserError(
             f"no row outside the test rows has the label {', '.join(missing)}; list all classes under "
             "[label] classes = [...] to look for it among the unlabelled rows, or remove those rows"
@@ -340,7 +373,7 @@ def prepare_party(
     if len(own) > most:
         notes.append(f"{name}: {most:,} of its {len(own):,} own rows are used, drawn at random")
         own = np.sort(np.random.default_rng([seed, 11]).choice(own, most, replace=False))
-    wanted = [own, rows.aligned, rows.kept_aside, rows.further]
+    wanted = [own, rows.aligned, np.concatenate([rows.kept_aside, rows.asked]), rows.further]
     encoded = encode_rows(encoder, file.info.path, np.concatenate(wanted), total)
     pooled, aligned, query, further = torch.split(encoded, [len(part) for part in wanted])
     if not len(own):

@@ -9,14 +9,13 @@ import torch
 from protoevfl import distributed
 from protoevfl.artifacts import integrity
 from protoevfl.artifacts.owner import StoredOwner
-from protoevfl.artifacts.party import StoredParty
 from protoevfl.artifacts.run_dir import MANIFEST, write_run
 from protoevfl.core import metrics
 from protoevfl.distributed import choose_device
 from protoevfl.method import Method
 from protoevfl.observer import SILENT, Observer
-from protoevfl.pipeline.prepare import OneParty, Prepared, alignment_folder, kind_of_run, party_order, prepare, read_ids
-from protoevfl.pipeline.train import Trained, train
+from protoevfl.pipeline.prepare import Prepared, alignment_folder, ids_of, kind_of_run, party_order, prepare
+from protoevfl.pipeline.train import Trained, stored_party, train
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.progress import is_secondary_rank
 from protoevfl.rows.align import align
@@ -37,7 +36,7 @@ def align_files(
     files = resolve(config)
     active, *others = party_order(config)
     rules = config.alignment
-    ids = {n: read_ids(files[n], config.id_rules, rules.on_bad_ids) for n in (active, *others)}
+    ids = {name: ids_of(config, files[name]) for name in (active, *others)}
     pairs = {}
     with integrity.whole(out) as folder:
         for other in others:
@@ -85,7 +84,11 @@ def train_files(
     owner = trained.stored_owner(names, world.classes, config.label.column, world.test_labels, facts)
     if len(world.validation_labels):
         owner.metrics["validation"] = validation_metrics(trained, owner, world)
-    parties = [stored_party(trained, m, part, config) for m, part in enumerate(world.parties)]
+    rules = (config.id_rules, config.alignment.on_bad_ids)
+    parties = [
+        stored_party(part, m, *rules, method, privacy, trained.parties[m].state())
+        for m, part in enumerate(world.parties)
+    ]
     facts = {"method": method_facts(method), "privacy": asdict(privacy), "seed": config.seed}
     if not is_secondary_rank():
         write_run(out, parties, owner, facts)
@@ -97,17 +100,6 @@ def method_and_privacy(config: Config) -> tuple[Method, PrivacySettings]:
     wanted, kind = config.method, kind_of_run(config)
     method = choose_method(wanted.name, wanted.preset, kind, wanted.overrides, config.privacy)
     return method, privacy_settings(config.privacy, wanted.name, wanted.preset, kind, wanted.overrides)
-
-
-def stored_party(trained: Trained, index: int, part: OneParty, config: Config) -> StoredParty:
-    """What is kept of one party."""
-    return StoredParty(
-        name=part.name, index=index, id_columns=part.file.config.id, id_rules=config.id_rules,
-        on_bad_ids=config.alignment.on_bad_ids, encoder=part.encoder, method=trained.method, privacy=trained.privacy,
-        dtype=str(part.table.pool.dtype).removeprefix("torch."),
-        state={n: t.cpu() for n, t in trained.parties[index].state().items()}, alignment=part.alignment,
-        facts=part.facts,
-    )  # fmt: skip
 
 
 def class_rows(world: Prepared) -> dict[str, int]:

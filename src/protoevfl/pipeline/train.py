@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.artifacts.owner import StoredOwner, TestRows
+from protoevfl.artifacts.party import StoredParty
 from protoevfl.core import decisions, metrics
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.federation import Federation, SimulatedRun, simulate
@@ -17,7 +18,9 @@ from protoevfl.federation.owner import LabelOwner, build_owner
 from protoevfl.federation.party import Party
 from protoevfl.method import Method, Report, plain_figures
 from protoevfl.observer import SILENT, Observer, Together
+from protoevfl.pipeline.prepare import OneParty
 from protoevfl.privacy.policy import PrivacySettings
+from protoevfl.rows.ids import IdRules
 from protoevfl.rows.table import Further, OwnRows, PartyTable
 
 SUBSETS = 6  # parties up to which training also reports every subset
@@ -79,13 +82,34 @@ def train(
     further   rows that it shares with some of the others
     """
     privacy = privacy or PrivacySettings()
-    owner = build_owner(labels.to(device), classes, len(tables), seed, unseen=unseen)
+    owner = owner_of(method, labels, classes, len(tables), seed, unseen, own, further, device)
+    runs = [SimulatedRun(tables, owner, seed)]
+    federation = simulate(method, runs, privacy, engine="loop", device=device, observer=observer)
+    return train_federation(federation, privacy, observer)
+
+
+def owner_of(
+    method: Method,
+    labels: Tensor,
+    classes: int,
+    parties: int,
+    seed: int,
+    unseen: tuple[int, ...],
+    own: OwnRows | None,
+    further: Further | None,
+    device: str = "cpu",
+) -> LabelOwner:
+    """The label owner, with every label of the active party where the method has a use for them; see `train`."""
+    owner = build_owner(labels.to(device), classes, parties, seed, unseen=unseen)
     if own is not None and getattr(method, "uses_every_label", False):
         owner.own = replace(own, rows=own.rows.to(device), labels=own.labels.to(device), query=own.query.to(device))
         if further is not None:
             owner.further = Further(further.labels.to(device), further.shared.to(device))
-    runs = [SimulatedRun(tables, owner, seed)]
-    federation = simulate(method, runs, privacy, engine="loop", device=device, observer=observer)
+    return owner
+
+
+def train_federation(federation: Federation, privacy: PrivacySettings, observer: Observer = SILENT) -> Trained:
+    """Trains to the end, wherever the parties are, and asks for their embeddings of the query rows."""
     history = _History()
     start = time.perf_counter()
     federation.train(Together([history, observer]))
@@ -93,10 +117,36 @@ def train(
     del cost["epsilon"]
     (ledger,) = federation.border.ledgers
     if ledger.entries:
-        cost["epsilon"] = {str(m): ledger.epsilon(m, "down") for m in range(1, len(tables))}
+        cost["epsilon"] = {str(m): ledger.epsilon(m, "down") for m in federation.owners[0].parties[1:]}
     # asked at once: some methods settle their networks for good when they first embed
     query = {m: f.cpu() for m, f in federation.query_embeddings().items()}
     return Trained(federation, privacy, query, cost, history.reports)
+
+
+def stored_party(
+    part: OneParty,
+    index: int,
+    id_rules: IdRules,
+    on_bad_ids: str,
+    method: Method,
+    privacy: PrivacySettings,
+    state: Mapping[str, Tensor],
+) -> StoredParty:
+    """What is kept of one party; `index` is its place among the parties, `state` that of its network and memory."""
+    return StoredParty(
+        name=part.name,
+        index=index,
+        id_columns=part.file.config.id,
+        id_rules=id_rules,
+        on_bad_ids=on_bad_ids,
+        encoder=part.encoder,
+        method=method,
+        privacy=privacy,
+        dtype=str(part.table.pool.dtype).removeprefix("torch."),
+        state={name: tensor.cpu() for name, tensor in state.items()},
+        alignment=part.alignment,
+        facts=part.facts,
+    )
 
 
 class _History(Observer):
@@ -114,7 +164,7 @@ def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
     """Figures on test rows: all parties, the active party alone, every subset, the commonest class, and the gain."""
     if not len(rows.labels):
         return {"rows": 0}
-    everyone = tuple(range(len(owner.parties)))
+    everyone = tuple(sorted(rows.embeddings))  # without a company that was away when the test rows were asked for
     joint = owner.subset(rows, everyone)
     figures: dict[str, Any] = {
         "rows": len(rows.labels),

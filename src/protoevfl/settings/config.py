@@ -170,7 +170,8 @@ def parse(values: Mapping[str, Any], path: Path) -> Config:
 
 def resolve(config: Config) -> dict[str, PartyFile]:
     """Check every named column against the headers and settle which columns are features."""
-    return {party.name: _resolve(config, party) for party in config.parties}
+    label = config.label
+    return {p.name: resolve_file(p, label.column if p.name == label.party else None) for p in config.parties}
 
 
 def _check_parties(config: Config) -> None:
@@ -198,9 +199,10 @@ def _is_shape(shape: tuple[int, ...]) -> bool:
     return len(shape) in (2, 3) and all(0 < size <= 4096 for size in shape)
 
 
-def _resolve(config: Config, party: PartyConfig) -> PartyFile:
+def resolve_file(party: PartyConfig, label_column: str | None) -> PartyFile:
+    """One party's columns against the header of its file; only the label party has a label column."""
     info = scan(party.file)
-    label = {config.label.column} if party.name == config.label.party else set()
+    label = {label_column} if label_column else set()
     image = {party.image.column} if party.image else set()
     require_columns(info, [*party.id, *label, *image, *(party.features or ()), *party.exclude])
     taken = {*party.id, *label, *image}

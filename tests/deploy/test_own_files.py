@@ -1,0 +1,133 @@
+"""Three companies with files that overlap in part, as real processes: the result is that of one process.
+
+One of them is killed in the middle; the files to learn from are gone when new rows are predicted.
+"""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("nvflare")
+pytest.importorskip("private_set_intersection")
+
+from protoevfl.artifacts.run_dir import open_run
+from protoevfl.cli.main import main
+from protoevfl.deploy.audit_log import verify
+from protoevfl.deploy.checkpoints import CheckpointStore
+from protoevfl.deploy.job_file import complete
+from protoevfl.deploy.spec import JobSpec
+from protoevfl.pipeline.predict import predict, write_predictions
+from protoevfl.pipeline.simulate import train_files
+from tests.faults.companies import NAMES, one_process, probabilities, write_files
+from tests.faults.federation import Federation, kill
+
+pytestmark = pytest.mark.xdist_group("federation")
+
+
+@dataclass
+class Twice:
+    """The same training between companies and in one process."""
+
+    federation: Federation
+    alone: Path  # folder of the run in one process
+    said: list[str]
+
+    @property
+    def deployed(self) -> Path:
+        return self.federation.kit("bank").run_folder("credit")
+
+    @property
+    def new(self) -> dict[str, Path]:
+        return {name: self.federation.folder / name / "new.csv" for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def twice(federation: Federation) -> Twice:
+    federation.up()  # an earlier test may have stopped a party
+    write_files(federation.folder)
+    said: list[str] = []
+    spec = complete(JobSpec("credit", NAMES, rounds=20, deadline_s=60.0, wait_s=120.0))
+    running = federation.submit(spec, said.append)
+    federation.wait_for_round("credit", 1)
+    kill(*federation.workers("shop"))
+    config = one_process(federation.folder)
+    train_files(config)
+    assert running.done()["state"] == "done"
+    for name in NAMES:
+        (federation.folder / name / "rows.csv").rename(federation.folder / name / "moved.csv")
+    later = replace(spec, run="later", task="predict", base="credit", rounds=1, down=(), up=())
+    assert federation.submit(complete(later), said.append).done()["state"] == "done"
+    return Twice(federation, config.output, said)
+
+
+def difference(one: Path, other: Path) -> float:
+    """The largest difference of probabilities of the rows of `one`; every row is predicted by the same parties."""
+    found, wanted = probabilities(one), probabilities(other)
+    assert found
+    assert {i: parties for i, (_, parties) in found.items()} == {i: wanted[i][1] for i in found}
+    return max(abs(p - wanted[i][0]) for i, (p, _) in found.items())
+
+
+def test_new_rows_are_predicted_as_in_one_process_without_the_training_files(twice: Twice, tmp_path: Path) -> None:
+    write_predictions(predict(open_run(twice.alone), twice.new), tmp_path / "alone.csv")
+    later = twice.federation.kit("bank").run_folder("later") / "predictions.csv"
+    assert difference(later, tmp_path / "alone.csv") < 1e-5
+    assert len({parties for _, parties in probabilities(later).values()}) > 2
+
+
+def test_rows_without_a_label_are_predicted_as_in_one_process(twice: Twice, tmp_path: Path) -> None:
+    files = {name: twice.federation.folder / name / "moved.csv" for name in NAMES}
+    write_predictions(predict(open_run(twice.alone), files), tmp_path / "alone.csv")
+    assert difference(twice.deployed / "predictions.csv", tmp_path / "alone.csv") < 1e-5
+
+
+def test_a_killed_party_costs_nothing_but_time(twice: Twice) -> None:
+    assert any("job process of shop ended" in line for line in twice.said)
+    deployed, alone = open_run(twice.deployed).need_owner(), open_run(twice.alone).need_owner()
+    assert set(deployed.memory) == set(alone.memory)
+    for name, tensor in alone.memory.items():  # bit for bit, although the shop answered in two processes
+        assert torch.equal(deployed.memory[name], tensor), name
+    assert torch.equal(deployed.labels, alone.labels)
+    assert torch.equal(deployed.test.labels, alone.test.labels)
+    for figures in ("rows", "bytes", "rounds", "class_rows"):
+        assert deployed.metrics[figures] == alone.metrics[figures], figures
+    for subset, figures in alone.metrics["subsets"].items():
+        assert deployed.metrics["subsets"][subset] == pytest.approx(figures, abs=1e-5), subset
+    assert deployed.metrics["gain"]["gain"] == pytest.approx(alone.metrics["gain"]["gain"], abs=1e-5)
+
+
+def test_every_party_has_answered_every_round_and_its_log_is_whole(twice: Twice) -> None:
+    for name in NAMES:
+        folder = twice.federation.kit(name).run_folder("credit")
+        latest = CheckpointStore(folder / "checkpoints").latest()
+        assert latest is not None
+        assert latest.round == 3  # features, further rows, rows to predict
+        assert verify(folder / "audit.jsonl", str(latest.header["audit"]))[0] > 2 * 3
+    assert not list((twice.federation.folder / "hub").rglob("*.safetensors"))
+
+
+def test_each_company_keeps_its_own_part_and_no_other(twice: Twice) -> None:
+    for name in NAMES:
+        run = open_run(twice.federation.kit(name).run_folder("credit"))
+        assert list(run.parties) == [name]
+        assert (run.owner is not None) == (name == "bank")
+        assert run.names == NAMES
+
+
+def test_the_commands_of_own_files_work_on_the_run_folder(twice: Twice, tmp_path: Path) -> None:
+    for command in ("inspect", "evaluate", "value"):
+        assert main([command, str(twice.deployed)]) == 0
+    assert main(["report", str(twice.deployed), "--out", str(tmp_path / "report.html")]) == 0
+
+
+def test_where_all_folders_come_together_predict_works_too(twice: Twice, tmp_path: Path) -> None:
+    shutil.copytree(twice.deployed, tmp_path / "run")
+    for name in ("shop", "tele"):
+        shutil.copytree(twice.federation.kit(name).run_folder("credit") / name, tmp_path / "run" / name)
+    out = tmp_path / "together.csv"
+    inputs = [word for name, path in twice.new.items() for word in ("--input", f"{name}={path}")]
+    assert main(["predict", str(tmp_path / "run"), *inputs, "--out", str(out)]) == 0
+    assert difference(twice.federation.kit("bank").run_folder("later") / "predictions.csv", out) < 1e-5
