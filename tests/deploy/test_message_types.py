@@ -14,9 +14,10 @@ from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.middleware import Recorded
-from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.owner import LabelOwner, OwnRows
 from protoevfl.federation.party import Party
 from protoevfl.methods import METHODS
+from protoevfl.rows.table import PartyTable
 from protoevfl.settings import presets
 from tests.tiny import ALIGNED, CLASSES, addresses, finish, image_table, party_keys, short
 
@@ -25,18 +26,31 @@ KIT = Kit(Path("kit"), Identity("p", "bank", "party", "Bank", "hub:1", "bank", (
 
 
 def recorded(name: str, overrides: dict[str, Any]) -> set[tuple[str, str]]:
-    """(direction, type) of all that crossed in two runs on images: all classes with labels, one without."""
+    """(direction, type) of all that crossed: in runs on images with labels of all classes, and without one of them,
+    and in a run on columns where the active party has a label of every row."""
     crossed = set()
-    for unseen in ((), (2,)):
-        made, keys = presets.build(name, overrides=overrides), party_keys(1, 2)
-        engine = Recorded(InProcess({a: Party(made, image_table(*a), keys[a]) for a in addresses(1, 2)}, wire=True))
+    for kind, unseen in (("images", ()), ("images", (2,)), ("columns", ())):
+        method, keys = presets.build(name, "default", "table" if kind == "columns" else "", overrides), party_keys(1, 2)
+        table = columns if kind == "columns" else image_table
+        tables = {a: table(*a) for a in addresses(1, 2)}
+        engine = Recorded(InProcess({a: Party(method, t, keys[a]) for a, t in tables.items()}, wire=True))
         labels = torch.arange(ALIGNED) % (CLASSES - len(unseen))
         owner = LabelOwner(labels, CLASSES, (0, 1), 7, unseen)
-        finish([made.train(owner)], engine)
-        finish([made.predict(owner, owner.parties)], engine)
+        if kind == "columns" and getattr(method, "uses_every_label", False):
+            own = tables[0, 0]
+            known = torch.arange(ALIGNED + len(own.pool)) % CLASSES
+            owner.own = OwnRows(torch.cat([own.aligned, own.pool]), known, own.query, ALIGNED)
+        finish([method.train(owner)], engine)
+        finish([method.predict(owner, owner.parties)], engine)
         for _, party, request, reply in engine.transcript:
             crossed |= {("down", type(request).__name__), ("up", type(reply).__name__)} if party else set()
     return crossed
+
+
+def columns(run: int, party: int) -> PartyTable:
+    """Three columns of numbers."""
+    rows = torch.randn(3 * ALIGNED, 3, generator=torch.Generator().manual_seed(party))
+    return PartyTable("p", rows[ALIGNED:], rows[:ALIGNED], rows[:5], ((0, 1), (1, 2), (2, 3)), (0, 1, 2))
 
 
 def as_set(types: tuple[tuple[str, ...], tuple[str, ...]]) -> set[tuple[str, str]]:
