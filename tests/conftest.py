@@ -45,7 +45,6 @@ TRAINS = (
     "privacy/test_policy.py",
     "privacy/test_protocol.py",
     "privacy/test_regression.py",
-    "deploy/test_kept_owner.py",
     "deploy/test_lead.py",
     "deploy/test_local.py",
     "cli/test_own_data.py",
