@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from protoevfl.artifacts.owner import StoredOwner, among
 from protoevfl.artifacts.run_dir import Run
+from protoevfl.errors import UserError
 
 
 def test_what_was_saved_is_what_is_loaded(run: Run, tmp_path: Path) -> None:
@@ -22,7 +24,7 @@ def test_a_subset_is_all_rows_with_these_parties(run: Run) -> None:
     owner = run.need_owner()
     rows = owner.test
     here = torch.tensor([[True], [False], [True]]).expand(-1, len(rows.labels))
-    assert torch.equal(owner.subset(rows, (0, 2)), owner.probabilities(rows.embeddings, here))
+    assert torch.equal(owner.subset(rows, (0, 2)), owner.probabilities(rows.embeddings, here, rows.own))
 
 
 def test_a_party_that_is_not_there_need_not_send(run: Run) -> None:
@@ -30,7 +32,14 @@ def test_a_party_that_is_not_there_need_not_send(run: Run) -> None:
     rows = owner.test
     here = torch.tensor([[True], [True], [False]]).expand(-1, len(rows.labels))
     two = {m: f for m, f in rows.embeddings.items() if m < 2}
-    assert torch.equal(owner.probabilities(two, here), owner.subset(rows, (0, 1)))
+    assert torch.equal(owner.probabilities(two, here, rows.own), owner.subset(rows, (0, 1)))
+
+
+def test_the_own_model_needs_its_rows(run: Run) -> None:
+    rows = run.need_owner().test
+    here = torch.ones(3, len(rows.labels), dtype=torch.bool)
+    with pytest.raises(UserError, match="own model of bank needs its encoded rows"):
+        run.need_owner().probabilities(rows.embeddings, here)
 
 
 def test_predicting_does_not_change_the_owner(run: Run) -> None:

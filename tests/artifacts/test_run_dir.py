@@ -21,9 +21,11 @@ def copy(trained: Path, tmp_path: Path) -> Path:
 
 def test_the_layout_and_nothing_else(trained: Path) -> None:
     files = {str(p.relative_to(trained)) for p in trained.rglob("*") if p.is_file()}
-    own = {"party.json", "encoder.json", "model.safetensors", "alignment.json", "aligned_rows.i64"}
+    own = {"party.json", "encoder.json", "model.safetensors"}
+    pair = {"alignment.json", "aligned_rows.i64"}  # of each other party with the active one
     owner = {"owner.json", "head.safetensors", "test.safetensors", "metrics.json"}
     expected = {f"{p}/{f}" for p in ("bank", "insurer", "telco") for f in own} | {f"owner/{f}" for f in owner}
+    expected |= {f"{p}/{f}" for p in ("insurer", "telco") for f in pair}
     assert files == expected | {"run.json"}
     manifest = json.loads((trained / "run.json").read_text())
     assert manifest["format"] == "protoevfl-run"
@@ -46,8 +48,8 @@ def test_loading_gives_the_same_predictions(run: Run, trained: Path) -> None:
     owner, again = run.need_owner(), StoredOwner.load(trained / "owner")
     present = torch.rand(3, len(owner.test.labels)) < 0.7
     present |= ~present.any(0)
-    p = owner.probabilities(owner.test.embeddings, present)
-    assert torch.equal(p, again.probabilities(again.test.embeddings, present))
+    p = owner.probabilities(owner.test.embeddings, present, owner.test.own)
+    assert torch.equal(p, again.probabilities(again.test.embeddings, present, again.test.own))
     assert torch.allclose(p.sum(1), torch.ones(len(p)), atol=1e-5)
 
 
@@ -56,9 +58,9 @@ def test_rows_are_predicted_by_their_own_parties_alone(run: Run) -> None:
     n = len(owner.test.labels)
     present = torch.zeros(3, n, dtype=torch.bool)
     present[0], present[1, ::2] = True, True
-    mixed = owner.probabilities(owner.test.embeddings, present)
+    mixed = owner.probabilities(owner.test.embeddings, present, owner.test.own)
     junk = {m: torch.where(present[m][:, None], f, 1e6) for m, f in owner.test.embeddings.items()}
-    assert torch.equal(mixed, owner.probabilities(junk, present))
+    assert torch.equal(mixed, owner.probabilities(junk, present, owner.test.own))
     assert torch.allclose(mixed[::2], owner.subset(owner.test, (0, 1))[::2], atol=1e-6)
     assert torch.allclose(mixed[1::2], owner.subset(owner.test, (0,))[1::2], atol=1e-6)
 

@@ -38,7 +38,7 @@ def test_check_prints_tables_or_json_and_fails_on_errors(folder: Path, capsys: p
     config = folder / "protoevfl.toml"
     assert main(["check", str(config), "--no-estimate"]) == 0
     out = capsys.readouterr().out
-    assert "ids in common to all parties" in out
+    assert "shared with all" in out
     assert "telco.csv.gz" in out
     assert "ready: protoevfl align" in out
     assert main(["check", str(config), "--no-estimate", "--json"]) == 0
@@ -56,13 +56,13 @@ def test_align_then_train_uses_it(folder: Path, capsys: pytest.CaptureFixture[st
     config = str(folder / "protoevfl.toml")
     assert main(["align", config, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert len({facts["digest"] for facts in found.values()}) == 1
+    assert all(len({side["digest"] for side in pair.values()}) == 1 for pair in found.values())
     assert main(["align", config]) == 2
     assert main(["train", config, "--out", str(folder / "second"), *FAST, "--json"]) == 0
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["test"]["auc"] > 0.7
-    kept = json.loads((folder / "second" / "bank" / "alignment.json").read_text())
-    assert kept["digest"] == found["bank"]["digest"]
+    kept = json.loads((folder / "second" / "telco" / "alignment.json").read_text())
+    assert kept["digest"] == found["telco"]["bank"]["digest"]
     assert main(["train", config]) == 2
     assert "exists" in capsys.readouterr().err
 

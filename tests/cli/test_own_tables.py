@@ -44,6 +44,7 @@ def test_a_report_shows_what_was_counted(capsys: Capture) -> None:
         "classes": {"yes": 3000, "no": 9000},
         "unlabelled": 345,
         "common_classes": {"yes": 30, "no": 90},
+        "kinds": {"all": {"labelled": 120, "unlabelled": 5}},
     }
     show_report(Report([bank, party("telco")], common=1125, pairs={"telco": 1500}, **counted), CONFIG)
     shown = capsys.readouterr().out
@@ -51,8 +52,8 @@ def test_a_report_shows_what_was_counted(capsys: Capture) -> None:
     assert line(shown, "telco ") == ["telco", "telco.csv", "0", "0", "-", "0 in 0 columns", "0", "0"]
     assert line(shown, "yes") == ["yes", "3,000", "30"]
     assert line(shown, "(no label)") == ["(no label)", "345", "1,005"]
-    assert "ids in common with telco: 1,500" in shown
-    assert "ids in common to all parties: 1,125" in shown
+    assert "rows shared with telco: 1,500" in shown
+    assert line(shown, "shared with all") == ["shared with all", "120", "5"]
     assert "ready: protoevfl align protoevfl.toml, then protoevfl train protoevfl.toml" in shown
 
 
@@ -113,10 +114,10 @@ def test_metrics_of_all_rows_of_subsets_and_of_the_commonest_class(capsys: Captu
     show_metrics(FOUND, "Test rows")
     shown = capsys.readouterr().out
     assert "Test rows" in shown
-    assert line(shown, "all rows") == ["all rows", "1,500", "87.5", "50.0", "-"]
-    assert line(shown, "bank ") == ["bank", "1,500", "75.0", "50.0", "62.5"]
-    assert line(shown, "bank+telco") == ["bank+telco", "20", "100.0", "100.0", "100.0"]
-    assert line(shown, "always") == ["always '[no]'", "1,500", "80.0", "-", "-"]
+    assert line(shown, "all parties") == ["all parties", "1,500", "87.5", "50.0", "-", "-"]
+    assert line(shown, "bank ") == ["bank", "1,500", "75.0", "50.0", "62.5", "-"]
+    assert line(shown, "bank+telco") == ["bank+telco", "20", "100.0", "100.0", "100.0", "-"]
+    assert line(shown, "always") == ["always '[no]'", "1,500", "80.0", "-", "-", "-"]
 
 
 def test_no_test_rows_is_said(capsys: Capture) -> None:
@@ -126,7 +127,7 @@ def test_no_test_rows_is_said(capsys: Capture) -> None:
 
 def test_metrics_without_subsets(capsys: Capture) -> None:
     show_metrics({name: value for name, value in FOUND.items() if name != "subsets"}, "New rows")
-    assert len(line(capsys.readouterr().out, "all rows")) == 5
+    assert len(line(capsys.readouterr().out, "all parties")) == 6
 
 
 def test_the_cost_of_a_run(capsys: Capture) -> None:

@@ -23,6 +23,9 @@ from protoevfl.core.metrics import (
 )
 
 KEYS = {
+    "brier",
+    "calibration_error",
+    "mean_rates",
     "accuracy",
     "balanced_accuracy",
     "macro_f1",
@@ -109,7 +112,8 @@ def test_renaming_classes_renames_the_record() -> None:
     r, moved = evaluate(p, y, [1]), evaluate(p[:, new_name.argsort()], new_name[y], [int(new_name[1])])
     recall = [moved["per_class_recall"][z] for z in new_name.tolist()]
     assert recall == r["per_class_recall"]
-    for name in KEYS - {"per_class_recall"}:
+    assert [moved["mean_rates"][z] for z in new_name.tolist()] == pytest.approx(r["mean_rates"])
+    for name in KEYS - {"per_class_recall", "mean_rates"}:
         assert moved[name] == pytest.approx(r[name]), name
 
 

@@ -13,7 +13,7 @@ def told(monkeypatch: pytest.MonkeyPatch, sizes: list[Size], epochs: bool = Fals
     """The estimate where a run costs 3 + pool / 100 + aligned / 10 bytes, times its epochs' share where they count."""
 
     def cost(
-        facts: object, sizes: object, classes: int, pool: int, aligned: int, shorter: int, device: str
+        facts: object, sizes: object, classes: int, pool: int, aligned: int, shorter: int, device: str, every: bool
     ) -> tuple[float, float]:
         once = 3 + pool / 100 + aligned / 10
         return once / shorter, once / (shorter if epochs else 1)

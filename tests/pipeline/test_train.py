@@ -15,7 +15,7 @@ from protoevfl.pipeline.train import Trained, majority, measure, train
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.features import Number, TableEncoder
 from protoevfl.rows.ids import IdRules
-from protoevfl.settings.method_choice import CENTRAL, method_facts
+from protoevfl.settings.method_choice import BENCH_ONLY, CENTRAL, method_facts
 from protoevfl.settings.presets import build
 from tests import tiny
 
@@ -42,7 +42,7 @@ def kept(trained: Trained) -> StoredOwner:
     return trained.stored_owner(["a", "b", "c"], ["x", "y", "z"], "label", test, {"note": 1})
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - set(CENTRAL)))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {*CENTRAL, *BENCH_ONLY}))
 def test_every_method_is_kept_and_predicts_with_any_subset(name: str, tmp_path: Path) -> None:
     trained = quick(name)
     owner = kept(trained)
@@ -58,7 +58,7 @@ def test_every_method_is_kept_and_predicts_with_any_subset(name: str, tmp_path: 
         assert torch.allclose(p.sum(1), torch.ones(tiny.QUERY), atol=1e-4)
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - set(CENTRAL)))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {*CENTRAL, *BENCH_ONLY}))
 def test_a_kept_party_embeds_as_the_trained_one(name: str, tmp_path: Path) -> None:
     trained = quick(name)
     for m, party in enumerate(trained.parties):

@@ -9,8 +9,9 @@ import torch
 from protoevfl.artifacts.owner import TestRows
 from protoevfl.artifacts.run_dir import Run
 from protoevfl.core import metrics
+from protoevfl.core.decisions import weighted_auc
 from protoevfl.errors import UserError
-from protoevfl.pipeline.value import shapley, value, weighted_auc
+from protoevfl.pipeline.value import shapley, value
 
 
 def slow(v: torch.Tensor, parties: int) -> torch.Tensor:
@@ -45,7 +46,7 @@ def test_weighted_auc_with_equal_weights_is_auc_and_counts_as_repeated_rows() ->
     labels = torch.randint(2, (40,), generator=source)
     counts = torch.randint(1, 4, (40,), generator=source)
     both = torch.stack([torch.ones(40, dtype=torch.float64), counts.double()])
-    plain, weighted = weighted_auc(scores, labels, both)
+    plain, weighted = weighted_auc(torch.stack([-scores, scores], 1), labels, both)
     assert float(plain) == pytest.approx(metrics.auc(scores, labels))
     assert float(weighted) == pytest.approx(
         metrics.auc(scores.repeat_interleave(counts), labels.repeat_interleave(counts))
@@ -60,16 +61,16 @@ def test_values_of_a_run_add_up_and_lie_in_their_intervals(run: Run, metric: str
     assert worth.everyone == pytest.approx(owner.metrics["test"][metric])
     assert worth.subsets["bank+telco"] == pytest.approx(owner.metrics["subsets"]["bank+telco"][metric])
     assert all(s.low <= s.value <= s.high and s.high - s.low < 0.5 for s in worth.shares)
-    assert [s.without for s in worth.shares] == [
-        worth.subsets[n] for n in ("insurer+telco", "bank+telco", "bank+insurer")
-    ]
-    nobody = owner.metrics["majority"]["accuracy"] if metric == "accuracy" else 0.5
-    assert worth.nobody == pytest.approx(nobody)
+    assert [s.party for s in worth.shares] == ["insurer", "telco"]  # the bank is where counting begins
+    assert [s.without for s in worth.shares] == [worth.subsets[n] for n in ("bank+telco", "bank+insurer")]
+    assert (worth.start, worth.nobody) == ("bank", pytest.approx(owner.metrics["alone"][metric]))
 
 
 def test_more_rows_give_narrower_intervals_and_the_same_seed_the_same(run: Run) -> None:
     owner, test = run.need_owner(), run.need_owner().test
-    many = TestRows({m: f.repeat(9, 1) for m, f in test.embeddings.items()}, test.labels.repeat(9))
+    assert test.own is not None
+    embeddings = {m: f.repeat(9, 1) for m, f in test.embeddings.items()}
+    many = TestRows(embeddings, test.labels.repeat(9), test.own.repeat(9, 1))
     one, nine = value(owner, test, "accuracy", 300), value(owner, many, "accuracy", 300)
     width = [sum(s.high - s.low for s in w.shares) for w in (one, nine)]
     assert width[0] / width[1] == pytest.approx(3, rel=0.3)  # the square root of nine

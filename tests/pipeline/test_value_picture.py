@@ -16,7 +16,7 @@ def test_png_and_svg_are_written_with_every_party(run: Run, tmp_path: Path) -> N
     draw(worth, tmp_path / "v.svg")
     assert (tmp_path / "v.png").read_bytes()[:4] == b"\x89PNG"
     text = (tmp_path / "v.svg").read_text()
-    assert all(f"<!-- {name} -->" in text for name in ("bank", "insurer", "telco"))
+    assert all(f"<!-- {name} -->" in text for name in ("insurer", "telco"))
     with pytest.raises(UserError, match="written as"):
         draw(worth, tmp_path / "v.docx")
     assert len(list(tmp_path.iterdir())) == 2

@@ -23,6 +23,12 @@ from protoevfl.rows.encoders import (
     row_shape,
 )
 from protoevfl.settings.config import Config, PartyFile, resolve
+from tests.pipeline.example import small_example
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return small_example(tmp_path_factory.mktemp("example"))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +40,7 @@ def test_rows_come_in_the_order_asked_for_whatever_the_batches(
     bank: PartyFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = files.count_rows(bank.info.path)
-    encoder = fit_encoder(bank, np.ones(total, np.bool_))
+    encoder = fit_encoder(bank.info.path, bank.spec, None, np.ones(total, np.bool_))
     whole = torch.cat(list(encoded_batches(encoder, bank.info.path)))
     rows = np.array([7, 3, total - 1, 0])
     assert torch.equal(encode_rows(encoder, bank.info.path, rows, total), whole[rows])
@@ -47,14 +53,17 @@ def test_rows_come_in_the_order_asked_for_whatever_the_batches(
 def test_the_encoder_does_not_see_rows_kept_aside(bank: PartyFile) -> None:
     total = files.count_rows(bank.info.path)
     keep = np.arange(total) < total // 2
-    half, all_ = fit_encoder(bank, keep), fit_encoder(bank, np.ones(total, np.bool_))
+    half, all_ = (
+        fit_encoder(bank.info.path, bank.spec, None, keep),
+        fit_encoder(bank.info.path, bank.spec, None, np.ones(total, np.bool_)),
+    )
     assert encoder_state(half) != encoder_state(all_)
     first = torch.cat(list(encoded_batches(half, bank.info.path)))[: total // 2]
     assert abs(float(first[:, 0].mean())) < 1e-5  # standardised on exactly these rows
 
 
 def test_encoders_come_back_from_json(bank: PartyFile) -> None:
-    encoder = fit_encoder(bank, np.ones(files.count_rows(bank.info.path), np.bool_))
+    encoder = fit_encoder(bank.info.path, bank.spec, None, np.ones(files.count_rows(bank.info.path), np.bool_))
     again = encoder_from(json.loads(json.dumps(encoder_state(encoder))))
     same = zip(encoded_batches(encoder, bank.info.path), encoded_batches(again, bank.info.path), strict=True)
     assert all(torch.equal(a, b) for a, b in same)

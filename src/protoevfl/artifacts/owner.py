@@ -104,6 +104,8 @@ class StoredOwner:
         examples     class -> row: names of two and more unseen classes
         attributes   (Z, K): the same
         """
+        if own is None and self.has_own_model and bool(present[0].any()):
+            raise UserError(f"the own model of {self.parties[0]} needs its encoded rows beside the embeddings")
         guard, owner = self._guard(), replace(self._owner(), attributes=attributes)
         known = {m: _values(guard.received(m, Embeddings(f))) for m, f in embeddings.items()}
         out = torch.zeros(present.shape[1], len(self.classes))

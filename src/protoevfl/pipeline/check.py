@@ -98,7 +98,9 @@ def check(config: Config, with_estimate: bool = True) -> Report:
     if with_estimate and not report.errors:
         used = [sizes[name] for name in party_order(config)]
         classes, device = len(report.common_classes), choose_device(config.device)
-        report.estimate = asdict(estimate(method_facts(method), used, classes, device))
+        extra = sum(report.kinds[who]["labelled"] for who in ("some", "nobody"))
+        every = extra > 0 and getattr(method, "uses_every_label", False)
+        report.estimate = asdict(estimate(method_facts(method), used, classes, device, every))
     return report
 
 
@@ -132,7 +134,8 @@ def _columns(config: Config, file: PartyFile, found: PartyReport, report: Report
         found.dropped = encoder.dropped
     found.features = row_shape(encoder)
     _about_columns(config, file.config, found, file, report)
-    return Size(found.features, encoder.spans, found.rows, 0, 0)
+    numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
+    return Size(found.features, encoder.spans, found.rows, 0, 0, numbers)
 
 
 def _counted(batches: Iterator[Any], found: PartyReport) -> Iterator[Any]:
@@ -181,6 +184,8 @@ def _labels(
     if active not in files or len(ids) < len(config.parties):
         return
     ordered = {name: ids[name] for name in party_order(config)}
+    own = set(ids[active].values)
+    report.pairs = {n: len(own & set(other.values)) for n, other in ids.items() if n != active}
     try:
         shared = sharing(config, ordered, kept=False)
         report.common = len(shared.common)
@@ -190,7 +195,6 @@ def _labels(
         report.errors.append(str(error))
         return
     has = shared.place >= 0
-    report.pairs = {name: int(has[m].sum()) for m, name in enumerate(list(ordered)[1:])}
     report.kinds = _kinds(labels, has)
     common = labels[shared.common]
     report.common_classes = dict(
@@ -200,8 +204,11 @@ def _labels(
     if max(len(some.values) for some in ids.values()) <= SPELLINGS:
         report.warnings += suspects(ordered)
     for name, size in sizes.items():
-        pool = min(config.pool, size.pool - len(rows.train) - len(rows.kept_aside))
-        sizes[name] = replace(size, pool=max(0, pool), aligned=len(rows.train), query=len(rows.kept_aside))
+        place = list(ordered).index(name)
+        further = int(has[place - 1, rows.further].sum()) if place else len(rows.further)
+        learnt = len(rows.train) + further
+        pool = min(config.pool, size.pool - learnt - len(rows.kept_aside))
+        sizes[name] = replace(size, pool=max(0, pool), aligned=learnt, query=len(rows.kept_aside))
 
 
 def _kinds(labels: NDArray[np.int64], has: NDArray[np.bool_]) -> dict[str, dict[str, int]]:

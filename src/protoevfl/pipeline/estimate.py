@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from protoevfl.pipeline.train import train
-from protoevfl.rows.table import PartyTable
+from protoevfl.rows.table import OwnRows, PartyTable
 from protoevfl.settings.method_choice import method_from
 
 POOL, ALIGNED, SHORTER = 256, 64, 8
@@ -29,8 +29,9 @@ class Size:
     shape: tuple[int, ...]  # of a row
     spans: tuple[tuple[int, int], ...] | None
     pool: int
-    aligned: int
+    aligned: int  # shared rows that train
     query: int
+    numbers: tuple[int, ...] = ()  # features that are numbers
 
     def bytes(self) -> int:
         cells = int(torch.Size(self.shape).numel()) * (self.pool + self.aligned + self.query)
@@ -45,15 +46,26 @@ class Estimate:
     how: str
 
 
-def estimate(facts: Mapping[str, Any], sizes: Sequence[Size], classes: int, device: str = "cpu") -> Estimate:
-    """`facts` of the method (method_facts) on parties of these sizes."""
-    _trial(facts, sizes, classes, ALIGNED, ALIGNED, 1000, device)  # the first run of a process pays for loading
-    base = _trial(facts, sizes, classes, POOL, ALIGNED, SHORTER, device)
-    more_pool = _trial(facts, sizes, classes, 2 * POOL, ALIGNED, SHORTER, device)
-    more_aligned = _trial(facts, sizes, classes, POOL, 2 * ALIGNED, SHORTER, device)
-    longer = _trial(facts, sizes, classes, POOL, ALIGNED, SHORTER // 2, device)
+def estimate(
+    facts: Mapping[str, Any],
+    sizes: Sequence[Size],
+    classes: int,
+    device: str = "cpu",
+    every_label: bool = False,
+) -> Estimate:
+    """`facts` of the method (method_facts) on parties of these sizes.
+
+    every_label   whether the active party's own model takes part
+    """
+    _trial(
+        facts, sizes, classes, ALIGNED, ALIGNED, 1000, device, every_label
+    )  # the first run of a process pays for loading
+    base = _trial(facts, sizes, classes, POOL, ALIGNED, SHORTER, device, every_label)
+    more_pool = _trial(facts, sizes, classes, 2 * POOL, ALIGNED, SHORTER, device, every_label)
+    more_aligned = _trial(facts, sizes, classes, POOL, 2 * ALIGNED, SHORTER, device, every_label)
+    longer = _trial(facts, sizes, classes, POOL, ALIGNED, SHORTER // 2, device, every_label)
     pool = sum(s.pool for s in sizes) / len(sizes)
-    aligned = sizes[0].aligned
+    aligned = sum(s.aligned for s in sizes[1:]) / max(1, len(sizes) - 1)
 
     def scaled(part: int) -> float:
         up = base[part] + max(0.0, more_pool[part] - base[part]) * (pool - POOL) / POOL
@@ -69,14 +81,26 @@ def estimate(facts: Mapping[str, Any], sizes: Sequence[Size], classes: int, devi
 
 
 def _trial(
-    facts: Mapping[str, Any], sizes: Sequence[Size], classes: int, pool: int, aligned: int, shorter: int, device: str
+    facts: Mapping[str, Any],
+    sizes: Sequence[Size],
+    classes: int,
+    pool: int,
+    aligned: int,
+    shorter: int,
+    device: str,
+    every_label: bool,
 ) -> tuple[float, float]:
     """(seconds, bytes) of one small run."""
     settings = {name: _less(name, value, shorter) for name, value in facts["settings"].items()}
     method = method_from({**facts, "settings": settings})
     tables = [_random(s, m, pool, aligned) for m, s in enumerate(sizes)]
     labels = torch.arange(aligned) % classes
-    cost = train(method, tables, labels, classes, device=device).cost
+    own = None
+    if every_label:
+        known = torch.arange(aligned + pool) % classes
+        active = tables[0]
+        own = OwnRows(torch.cat([active.aligned, active.pool]), known, active.query, aligned)
+    cost = train(method, tables, labels, classes, own=own, device=device).cost
     return float(cost["seconds"]), float(cost["bytes"]["up"] + cost["bytes"]["down"])
 
 
@@ -92,4 +116,4 @@ def _random(size: Size, party: int, pool: int, aligned: int) -> PartyTable:
         x = torch.randn(n, *size.shape, generator=source)
         return x if len(size.shape) == 1 else (50 * x + 128).clamp(0, 255).to(torch.uint8)
 
-    return PartyTable(f"party {party}", rows(pool), rows(aligned), rows(1), size.spans)
+    return PartyTable(f"party {party}", rows(pool), rows(aligned), rows(1), size.spans, size.numbers)

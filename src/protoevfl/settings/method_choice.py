@@ -13,6 +13,7 @@ from protoevfl.validation import dotted, over_shipped
 
 ONE_WAY = ("local", "ss_vfl_i")  # nothing derived from labels leaves the owner, whatever the settings
 CENTRAL = ("upper_bound", "pooled_boosting")  # need all columns in one place: no federated run
+BENCH_ONLY = ("vertical_logistic",)  # keep no model that could predict later
 
 
 def method_facts(method: Method) -> dict[str, Any]:
@@ -36,6 +37,8 @@ def choose_method(
     """The method for a kind of data; in one-way mode without the rounds that are made of labels."""
     if name in CENTRAL:
         raise UserError(f"{name} needs all columns in one place, which separate files do not give; use another method")
+    if name in BENCH_ONLY:
+        raise UserError(f"{name} keeps no model to predict with later; it is for `protoevfl bench`, use another method")
     given = dict(overrides)
     if kind == "mixed":
         given = {**_equal_widths(name, preset, overrides), **given}
