@@ -126,7 +126,7 @@ def test_images_beside_columns() -> None:
     y = rng.integers(0, 2, 90)
     pictures = (rng.random((90, 1, 8, 8)) * 100 + 80 * y[:, None, None, None]).astype(np.uint8)
     parties = {"bank": y[:, None] + rng.normal(size=(90, 3)), "clinic": pictures}
-    model = ProtoEVFLClassifier(overrides={**FAST, "rounds.count": 0}).fit(parties, y)
+    model = ProtoEVFLClassifier(overrides={**FAST, "rounds.count": 0, "head.epochs": 60}).fit(parties, y)
     assert model.score(parties, y) > 0.7
     assert model.predict({"clinic": pictures[:5]}).shape == (5,)
     with pytest.raises(UserError, match="use proto_evfl"):

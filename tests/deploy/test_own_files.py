@@ -96,7 +96,7 @@ def test_a_killed_party_costs_nothing_but_time(twice: Twice) -> None:
         assert deployed.metrics[figures] == alone.metrics[figures], figures
     for subset, figures in alone.metrics["subsets"].items():
         assert deployed.metrics["subsets"][subset] == pytest.approx(figures, abs=1e-5), subset
-    assert deployed.metrics["gain"]["gain"] == pytest.approx(alone.metrics["gain"]["gain"], abs=1e-5)
+    assert deployed.metrics["gain"]["difference"] == pytest.approx(alone.metrics["gain"]["difference"], abs=1e-5)
 
 
 def test_every_party_has_answered_every_round_and_its_log_is_whole(twice: Twice) -> None:

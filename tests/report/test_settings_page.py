@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from protoevfl.methods import METHODS
-from protoevfl.report.settings_page import FILES, pages
+from protoevfl.report.settings_page import FILES, OURS, pages
 from protoevfl.settings.method_choice import method_facts
 from protoevfl.settings.presets import build
 from protoevfl.validation import annotations
@@ -30,7 +30,8 @@ def test_every_key_of_a_file_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_setting_of_a_method_is_found_by_following_the_links(method: str) -> None:
-    sections = {part.split("\n")[0].lower(): part for part in PAGES["method-settings.md"].split("\n## ")}
+    page = PAGES["method-settings.md" if method == OURS else "baseline-settings.md"]
+    sections = {part.split("\n")[0].lower(): part for part in page.split("\n## ")}
 
     def names(title: str) -> set[str]:
         found: set[str] = set()

@@ -49,7 +49,7 @@ from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.stacking import predict_stacked
 from protoevfl.methods.table_features import learn_features, table_features
 from protoevfl.methods.unseen import UnseenSettings
-from protoevfl.methods.warmup import WarmUpSettings, own_rows, warm_up
+from protoevfl.methods.warmup import WarmUpSettings, warm_up, whole_rows
 from protoevfl.models import embed, extractor
 
 
@@ -93,7 +93,7 @@ class ProtoEVFL:
             case SendFeatures():
                 if cohort.rows.spans is None:
                     raise UserError("features were asked for, but these rows are images: they are never sent as such")
-                cohort.memory |= learn_features(own_rows(cohort), cohort.rows.numbers)
+                cohort.memory |= learn_features(whole_rows(cohort), cohort.rows.numbers)
                 return Embeddings(self.embed(cohort, cohort.rows.aligned))
             case Learn():
                 return self.learn(cohort, request)

@@ -50,6 +50,12 @@ def own_rows(cohort: Cohort) -> Tensor:
     return torch.cat([pool, cohort.rows.aligned], 1)
 
 
+def whole_rows(cohort: Cohort) -> Tensor:
+    """The same on every process, where the pool is dealt out."""
+    rows: Tensor | distributed.Dealt = own_rows(cohort)
+    return rows.whole(lambda part: part) if isinstance(rows, distributed.Dealt) else rows
+
+
 def gather(rows: Tensor | distributed.Dealt, index: Tensor) -> Tensor:
     """rows (G, n, ...) at index (G, B) -> (G, B, ...)."""
     if isinstance(rows, distributed.Dealt):

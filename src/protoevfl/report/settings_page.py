@@ -37,9 +37,8 @@ FILES_HEAD = f"""\
 
 Every key of every file. A dash for the default: the key must be there. {MADE}
 """
+OURS = "proto_evfl"
 METHODS_HEAD = f"""\
-# Settings of the methods
-
 For `--set`, `[method.overrides]` of protoevfl.toml, `[settings]` of job.toml and `overrides` of the scikit-learn class,
 with dotted names (`head.epochs`). The defaults are those without a preset. {MADE}
 """
@@ -54,13 +53,23 @@ def pages() -> dict[str, str]:
     files += ["## privacy\n", "`privacy.*` of the methods' settings, and `[privacy]` of job.toml.\n"]
     files += _table(_rows(PrivacySettings, groups=False))
     files += ["## probe\n", "`[settings]` of a job that tries the connection.\n", *_table(_rows(Probe))]
-    titles = {method_class(name): name for name in METHODS}
-    methods = [METHODS_HEAD]
+    others = [name for name in METHODS if name != OURS]
+    texts = {
+        "settings.md": files,
+        "method-settings.md": _methods([OURS], "Settings of Proto-EVFL"),
+        "baseline-settings.md": _methods(others, "Settings of the other methods"),
+    }
+    return {name: "\n".join(lines).rstrip() + "\n" for name, lines in texts.items()}
+
+
+def _methods(names: Iterable[str], title: str) -> list[str]:
+    """A section per method, then one per group of settings that a table refers to."""
+    titles = {method_class(name): name for name in names}
+    lines = [f"# {title}\n\n{METHODS_HEAD}"]
     waiting: list[type] = list(titles)
     for cls in waiting:  # grows by the classes that a table refers to
-        methods += _section(cls, titles, waiting)
-    texts = {"settings.md": files, "method-settings.md": methods}
-    return {name: "\n".join(lines).rstrip() + "\n" for name, lines in texts.items()}
+        lines += _section(cls, titles, waiting)
+    return lines
 
 
 def _section(cls: type, titles: dict[type, str], waiting: list[type]) -> list[str]:

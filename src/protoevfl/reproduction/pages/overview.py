@@ -38,7 +38,7 @@ def overview(experiment: Experiment, measured: Sequence[Measured]) -> list[Pictu
         ax.set(title=places[0][0] if apart else "", xlabel=label(quantity))
     if columns != [()]:
         handles = [
-            axes[0].plot([], [], marker=m, color=c, ls="", ms=4)[0] for m, c in (_look(columns, x) for x in columns)
+            axes[0].plot([], [], marker=m, color=c, ls="", ms=6)[0] for m, c in (_look(columns, x) for x in columns)
         ]
         names = [" ".join(column) for column in columns]
         figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8)
@@ -55,6 +55,6 @@ def _look(columns: Sequence[Place], column: Place) -> tuple[str, str]:
 
 
 def _dot(ax: Any, sample: Sample, height: float, marker: str, colour: str) -> None:
-    ax.errorbar([sample.mean], [height], xerr=[sample.std or 0.0], color=colour, marker=marker, ms=4, lw=1)
+    ax.errorbar([sample.mean], [height], xerr=[sample.std or 0.0], color=colour, marker=marker, ms=6, lw=1.5)
     if sample.printed is not None:
-        ax.plot([sample.printed], [height], marker="D", ms=4, mfc="none", mec=colour, mew=0.8, ls="")
+        ax.plot([sample.printed], [height], marker="D", ms=6, mfc="none", mec=colour, mew=1.0, ls="")
