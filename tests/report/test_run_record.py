@@ -24,7 +24,7 @@ def test_the_command_writes_a_page_beside_the_run(trained: Path) -> None:
     assert main(["report", str(trained)]) == 0
     html = (trained / "report.html").read_text(encoding="utf-8")
     for needed in ("bank + insurer", "Always answering no", "Labelled rows", "Confusion", "0 no", "1 yes", "epsilon",
-                   "SendFeatures", "warm.epochs"):  # fmt: skip
+                   "Embeddings", "warm.epochs"):  # fmt: skip
         assert needed in html
     assert "Nothing recorded" not in html
     outside = re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL)
