@@ -95,7 +95,7 @@ def exchange(a: Ids, b: Ids, minimum: int = 1) -> tuple[Active, Passive, list[by
 
 
 def test_what_crosses_has_only_sizes_in_it() -> None:
-    a, b = ids(*(f"a{i}" for i in range(7)), "x", "y"), ids("x", "y", "z")
+    a, b = ids(*(f"customer-{i:05d}" for i in range(7)), "x", "y"), ids("x", "y", "z")
     _, passive, (setup, request, response, selection) = exchange(a, b)
     rules = a.rules.digest()
     assert len(decode(setup, "setup", rules)) == 3 * POINT
