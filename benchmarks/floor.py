@@ -1,10 +1,10 @@
 """(c) How far is one SimCLR step from what the machine can do?
 
-The floor of a step is the longer of (its floating-point operations / the measured rate of a large matrix product) and
-(the bytes it cannot avoid / the measured rate of a large copy), both measured in the same run on the same threads.
-Bytes that cannot be avoided: stored rows are read; both views, every layer's output, the similarities of all pairs and
-their gradients are written once and read once; parameters, gradients and both AdamW moments are read, and all but the
-gradients written.
+The floor of a step is the longer of (its floating-point operations / the measured rate of a large
+matrix product) and (the bytes it cannot avoid / the measured rate of a large copy), both measured
+in the same run on the same threads. Bytes that cannot be avoided: stored rows are read; both views,
+every layer's output, the similarities of all pairs and their gradients are written once and read
+once; parameters, gradients and both AdamW moments are read, and all but the gradients written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,8 @@ from protoevfl.settings.presets import build
 
 
 def ceilings(device: str, side: int = 2048, megabytes: int = 256) -> Line:
-    """{"flops", "bytes"} a second of a float32 matrix product and of a copy (bytes read and written)."""
+    """{"flops", "bytes"} a second of a float32 matrix product and of a copy (bytes read and
+    written)."""
     a, b = torch.rand(side, side, device=device), torch.rand(side, side, device=device)
     source = torch.rand(megabytes * 2**18, device=device)
     target = torch.empty_like(source)
@@ -32,7 +33,9 @@ def ceilings(device: str, side: int = 2048, megabytes: int = 256) -> Line:
     return {"flops": 2 * side**3 / product, "bytes": 2 * source.numel() * 4 / copy}
 
 
-def measure(members: Sequence[int], device: str, batch: int = 256, steps: int = 8, side: int = 2048) -> Iterator[Line]:
+def measure(
+    members: Sequence[int], device: str, batch: int = 256, steps: int = 8, side: int = 2048
+) -> Iterator[Line]:
     """One line for each number of stacked LeNets on 2 x 14 x 14 rows."""
     top = ceilings(device, side) if device == "cpu" else ceilings(device, 8192, 1024)
     flops = operations(Step(1, batch, steps, device))  # the counter overcounts grouped convolutions
@@ -43,9 +46,19 @@ def measure(members: Sequence[int], device: str, batch: int = 256, steps: int = 
         seconds = step_seconds(step.train, steps, device, 2)
         seen = clock(step.look(), device, 3)
         floor = max(g * flops / top["flops"], moved / top["bytes"])
-        yield {"bench": "floor", "members": g, "batch": batch, "gflop": g * flops / 1e9, "mbytes": moved / 1e6,
-               "ms": 1e3 * seconds, "views_ms": 1e3 * seen, "floor_ms": 1e3 * floor, "share": floor / seconds,
-               "ceiling_gflops": top["flops"] / 1e9, "ceiling_gbytes": top["bytes"] / 1e9}  # fmt: skip
+        yield {
+            "bench": "floor",
+            "members": g,
+            "batch": batch,
+            "gflop": g * flops / 1e9,
+            "mbytes": moved / 1e6,
+            "ms": 1e3 * seconds,
+            "views_ms": 1e3 * seen,
+            "floor_ms": 1e3 * floor,
+            "share": floor / seconds,
+            "ceiling_gflops": top["flops"] / 1e9,
+            "ceiling_gbytes": top["bytes"] / 1e9,
+        }
 
 
 class Step:
@@ -56,7 +69,11 @@ class Step:
         keys = torch.tensor([rnd.key(0, "party", m) for m in range(g)], device=device)
         method = build("proto_evfl", dataset="fashion_mnist")
         self.cohort = Cohort(method, Rows.of(tables, torch.device(device)), keys)
-        self.settings, self.rows, self.batch = WarmUpSettings(epochs=1, batch=batch), own_rows(self.cohort), batch
+        self.settings, self.rows, self.batch = (
+            WarmUpSettings(epochs=1, batch=batch),
+            own_rows(self.cohort),
+            batch,
+        )
         self.keys = rnd.derive(keys, "warm-up")
         self.views = two_views(self.cohort, self.rows, self.keys, self.settings)
         self.index = torch.arange(batch, device=device).expand(g, -1)
@@ -66,12 +83,21 @@ class Step:
         return losses.nt_xent(z1, z2, self.settings.temperature)
 
     def train(self, epochs: int) -> None:
-        fit(self.loss, self.cohort.net.parameters(), self.keys, self.rows.shape[1], epochs=epochs, batch=self.batch,
-            lr=1e-3)  # fmt: skip
+        fit(
+            self.loss,
+            self.cohort.net.parameters(),
+            self.keys,
+            self.rows.shape[1],
+            epochs=epochs,
+            batch=self.batch,
+            lr=1e-3,
+        )
 
     def look(self) -> Stepper:
         """Draws both views of a batch; on a GPU a graph that has been captured."""
-        when = torch.zeros((), dtype=torch.int64, device=self.keys.device) if self.keys.is_cuda else 0
+        when = (
+            torch.zeros((), dtype=torch.int64, device=self.keys.device) if self.keys.is_cuda else 0
+        )
 
         def draw() -> None:
             self.views(self.index, when)
@@ -83,7 +109,8 @@ class Step:
 
 
 def operations(step: Step) -> int:
-    """Floating-point operations of one step, forward and backward: convolutions and matrix products."""
+    """Floating-point operations of one step, forward and backward: convolutions and matrix
+    products."""
     with FlopCounterMode(display=False) as counter:
         step.loss(step.index, 0).sum().backward()
     step.cohort.net.zero_grad()
@@ -116,8 +143,20 @@ def render(lines: Sequence[Line]) -> str:
         "share reached",
     ]
     digits = 2 if lines[0]["floor_ms"] < 1 else 1
-    cells = [[x["members"], f"{x['gflop']:.2f}", f"{x['mbytes']:.0f}", f"{x['floor_ms']:.{digits}f}",
-              f"{x['ms']:.{digits}f}", f"{x['views_ms']:.{digits}f}", f"{100 * x['share']:.0f} %"]
-             for x in lines]  # fmt: skip
+    cells = [
+        [
+            x["members"],
+            f"{x['gflop']:.2f}",
+            f"{x['mbytes']:.0f}",
+            f"{x['floor_ms']:.{digits}f}",
+            f"{x['ms']:.{digits}f}",
+            f"{x['views_ms']:.{digits}f}",
+            f"{100 * x['share']:.0f} %",
+        ]
+        for x in lines
+    ]
     flops, moved = lines[-1]["ceiling_gflops"], lines[-1]["ceiling_gbytes"]
-    return table(heads, cells) + f"\n\nCeilings: {flops:,.0f} GFLOP/s (matrix product), {moved:,.1f} GB/s (copy)."
+    return (
+        table(heads, cells)
+        + f"\n\nCeilings: {flops:,.0f} GFLOP/s (matrix product), {moved:,.1f} GB/s (copy)."
+    )

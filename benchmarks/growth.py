@@ -1,7 +1,9 @@
-"""(b) Time, peak memory and bytes as pools, aligned rows, classes and parties grow, with the exponent of growth.
+"""(b) Time, peak memory and bytes as pools, aligned rows, classes and parties grow, with the
+exponent of growth.
 
-Every point is a whole Proto-EVFL run (one epoch of each phase, one round) on made-up tables, on a CPU in a fresh
-process so that its peak memory is its own. Alone: `python benchmarks/growth.py '{"pool": 100000}'`.
+Every point is a whole Proto-EVFL run (one epoch of each phase, one round) on made-up tables, on a
+CPU in a fresh process so that its peak memory is its own. Alone: `python benchmarks/growth.py
+'{"pool": 100000}'`.
 """
 
 import gc
@@ -27,11 +29,18 @@ SIZES = {
     "classes": (2, 10, 100, 1_000),
     "parties": (2, 4, 8, 16, 32, 64),
 }
-SHORT = {"warm.epochs": 1, "rounds.count": 1, "rounds.epochs": 1, "rounds.guard": False, "head.epochs": 1}
+SHORT = {
+    "warm.epochs": 1,
+    "rounds.count": 1,
+    "rounds.epochs": 1,
+    "rounds.guard": False,
+    "head.epochs": 1,
+}
 
 
 def measure(sizes: Mapping[str, Sequence[int]], threads: int, device: str) -> Iterator[Line]:
-    """One line a size; each runs in its own process (on a GPU in this one, whose peak memory can be forgotten)."""
+    """One line a size; each runs in its own process (on a GPU in this one, whose peak memory can be
+    forgotten)."""
     if device == "cuda":
         Whole(300, 40, 2, 2, device).run()  # start-up apart
     for axis, values in sizes.items():
@@ -43,21 +52,32 @@ def measure(sizes: Mapping[str, Sequence[int]], threads: int, device: str) -> It
                 yield {"bench": "growth", "axis": axis, **on_gpu(**point)}
                 continue
             asked = json.dumps({**point, "threads": threads})
-            done = subprocess.run([sys.executable, __file__, asked], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [sys.executable, __file__, asked], capture_output=True, text=True, check=False
+            )
             if done.returncode:
                 raise RuntimeError(f"{axis} = {value}: {done.stderr[-800:]}")
             yield {"bench": "growth", "axis": axis, **json.loads(done.stdout.splitlines()[-1])}
 
 
 def one(pool: int, aligned: int, classes: int, parties: int, threads: int = 1) -> Line:
-    """A whole run of this size: seconds, peak memory and how much of it the run added, bytes both ways."""
+    """A whole run of this size: seconds, peak memory and how much of it the run added, bytes both
+    ways."""
     torch.set_num_threads(threads)
     Whole(300, 40, 2, 2, "cpu").run()  # start-up apart
     start = resident_mb()
     whole = Whole(pool, aligned, classes, parties, "cpu")
     seconds, peak = clock(whole.run, "cpu"), resident_mb()
-    return {"pool": pool, "aligned": aligned, "classes": classes, "parties": parties, "seconds": seconds,
-            "memory_mb": peak, "added_mb": peak - start, "bytes": whole.bytes()}  # fmt: skip
+    return {
+        "pool": pool,
+        "aligned": aligned,
+        "classes": classes,
+        "parties": parties,
+        "seconds": seconds,
+        "memory_mb": peak,
+        "added_mb": peak - start,
+        "bytes": whole.bytes(),
+    }
 
 
 def on_gpu(pool: int, aligned: int, classes: int, parties: int) -> Line:
@@ -68,16 +88,29 @@ def on_gpu(pool: int, aligned: int, classes: int, parties: int) -> Line:
     start = torch.cuda.memory_allocated()
     whole = Whole(pool, aligned, classes, parties, "cuda")
     seconds, peak = clock(whole.run, "cuda"), torch.cuda.max_memory_allocated()
-    return {"pool": pool, "aligned": aligned, "classes": classes, "parties": parties, "seconds": seconds,
-            "memory_mb": peak / 2**20, "added_mb": (peak - start) / 2**20, "bytes": whole.bytes()}  # fmt: skip
+    return {
+        "pool": pool,
+        "aligned": aligned,
+        "classes": classes,
+        "parties": parties,
+        "seconds": seconds,
+        "memory_mb": peak / 2**20,
+        "added_mb": (peak - start) / 2**20,
+        "bytes": whole.bytes(),
+    }
 
 
 class Whole:
     """All phases on made-up tables of this size."""
 
     def __init__(self, pool: int, aligned: int, classes: int, parties: int, device: str) -> None:
-        self.method, self.parties = build("proto_evfl", dataset="table", overrides=SHORT), tuple(range(parties))
-        labels = rnd.permutation(torch.tensor([rnd.key("labels")]), "labels", 0, aligned)[0] % classes
+        self.method, self.parties = (
+            build("proto_evfl", dataset="table", overrides=SHORT),
+            tuple(range(parties)),
+        )
+        labels = (
+            rnd.permutation(torch.tensor([rnd.key("labels")]), "labels", 0, aligned)[0] % classes
+        )
         tables = {(0, m): party("tables", m, pool, aligned) for m in self.parties}
         keys = {(0, m): rnd.key(0, "party", m) for m in self.parties}
         self.engine = Metered(Stacked(self.method, tables, keys, device))
@@ -98,8 +131,16 @@ def render(lines: Sequence[Line]) -> str:
     parts = []
     for axis in dict.fromkeys(x["axis"] for x in lines):
         some = [x for x in lines if x["axis"] == axis]
-        cells = [[f"{x[axis]:,}", f"{x['seconds']:.2f}", f"{x['memory_mb']:,.0f}", f"{x['added_mb']:,.0f}",
-                  f"{x['bytes'] / 1e6:,.2f}"] for x in some]  # fmt: skip
+        cells = [
+            [
+                f"{x[axis]:,}",
+                f"{x['seconds']:.2f}",
+                f"{x['memory_mb']:,.0f}",
+                f"{x['added_mb']:,.0f}",
+                f"{x['bytes'] / 1e6:,.2f}",
+            ]
+            for x in some
+        ]
         named = {"seconds": "seconds", "added memory": "added_mb", "bytes": "bytes"}
         fits = "; ".join(f"{name} {grows(some, axis, field)}" for name, field in named.items())
         heads = [axis, "seconds", "peak memory, MB", "added by the run, MB", "bytes both ways, MB"]

@@ -1,4 +1,5 @@
-"""What the benchmarks share: the machine in words, a clock, made-up parties, JSON lines, tables, a fitted exponent."""
+"""What the benchmarks share: the machine in words, a clock, made-up parties, JSON lines, tables, a
+fitted exponent."""
 
 import json
 import math
@@ -23,23 +24,30 @@ def describe(device: str, threads: int) -> Line:
     """The machine a line was measured on, with how busy it was at that moment."""
     gpu = torch.cuda.get_device_name() if device == "cuda" else None
     return {
-        "on": device, "device": gpu or f"{processor()}, {threads} thread(s)", "cores": os.cpu_count(),
+        "on": device,
+        "device": gpu or f"{processor()}, {threads} thread(s)",
+        "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
-        "python": platform.python_version(), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d %H:%M"),
-    }  # fmt: skip
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d %H:%M"),
+    }
 
 
 def processor() -> str:
     """The processor's name where Linux tells it."""
     info = Path("/proc/cpuinfo")
     names = (
-        [x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x] if info.exists() else []
+        [x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x]
+        if info.exists()
+        else []
     )
     return names[0] if names else platform.processor() or platform.machine()
 
 
 def clock(work: Callable[[], object], device: str = "cpu", repeat: int = 1) -> float:
-    """The shortest of `repeat` times of the work in seconds (other programs can only make it longer)."""
+    """The shortest of `repeat` times of the work in seconds (other programs can only make it
+    longer)."""
     times = []
     for _ in range(repeat):
         start = now(device)
@@ -51,8 +59,9 @@ def clock(work: Callable[[], object], device: str = "cpu", repeat: int = 1) -> f
 def step_seconds(train: Callable[[int], object], steps: int, device: str, repeat: int = 1) -> float:
     """Seconds of one step of `train(epochs)` with `steps` steps an epoch, start-up apart.
 
-    On a GPU a run begins with plain steps and the capture of a graph, which a long run does not notice: what five
-    epochs take longer than one is divided by four epochs' steps (unless the first took seconds: then it is taken).
+    On a GPU a run begins with plain steps and the capture of a graph, which a long run does not
+    notice: what five epochs take longer than one is divided by four epochs' steps (unless the first
+    took seconds: then it is taken).
     """
     few = clock(lambda: train(1), device, repeat)
     if device != "cuda" or few > 2:
@@ -61,20 +70,27 @@ def step_seconds(train: Callable[[int], object], steps: int, device: str, repeat
 
 
 def now(device: str) -> float:
-    """Seconds, with the device caught up; on one thread of the CPU processor seconds: other programs do not count."""
+    """Seconds, with the device caught up; on one thread of the CPU processor seconds: other
+    programs do not count."""
     if device == "cuda":
         torch.cuda.synchronize()
-    return time.process_time() if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter()
+    return (
+        time.process_time()
+        if device == "cpu" and torch.get_num_threads() == 1
+        else time.perf_counter()
+    )
 
 
 def processor_seconds() -> float:
-    """Seconds that all cores spent on this process, its threads and its processes that have ended."""
+    """Seconds that all cores spent on this process, its threads and its processes that have
+    ended."""
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(s.ru_utime + s.ru_stime for s in spent)
 
 
 def resident_mb() -> float:
-    """Peak resident memory of this process (on Linux from /proc: getrusage starts at the parent's)."""
+    """Peak resident memory of this process (on Linux from /proc: getrusage starts at the
+    parent's)."""
     status = Path("/proc/self/status")
     for line in status.read_text().splitlines() if status.exists() else ():
         if line.startswith("VmHWM"):
@@ -82,11 +98,15 @@ def resident_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def party(kind: str, index: int, pool: int, aligned: int, query: int = 64, columns: int = 10) -> PartyTable:
-    """A made-up party: `images` of 2 x 14 x 14 bytes (half a Fashion-MNIST picture) or `tables` of 10 columns."""
+def party(
+    kind: str, index: int, pool: int, aligned: int, query: int = 64, columns: int = 10
+) -> PartyTable:
+    """A made-up party: `images` of 2 x 14 x 14 bytes (half a Fashion-MNIST picture) or `tables` of
+    10 columns."""
     keys = torch.tensor([rnd.key("benchmark", index)])
     parts = [
-        _rows(kind, keys, name, n, columns) for name, n in (("pool", pool), ("aligned", aligned), ("query", query))
+        _rows(kind, keys, name, n, columns)
+        for name, n in (("pool", pool), ("aligned", aligned), ("query", query))
     ]
     spans = None if kind == "images" else tuple((i, i + 1) for i in range(columns))
     return PartyTable(f"party {index + 1}", *parts, spans=spans)
@@ -106,7 +126,9 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
     """
     x, y = [math.log(s) for s in sizes], [math.log(max(c, 1e-9)) for c in costs]
     mx, my = sum(x) / len(x), sum(y) / len(y)
-    return sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / sum((a - mx) ** 2 for a in x)
+    return sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / sum(
+        (a - mx) ** 2 for a in x
+    )
 
 
 def table(heads: Sequence[str], lines: Sequence[Sequence[object]]) -> str:

@@ -1,13 +1,16 @@
-"""All privacy figures of docs/privacy.md as JSON lines: defended, undefended, one-way, paper flow, gradient methods.
+"""All privacy figures of docs/privacy.md as JSON lines: defended, undefended, one-way, paper flow,
+gradient methods.
 
-    python benchmarks/privacy.py --out privacy.jsonl --records label_inference.jsonl --aligned 200,1000 --seeds 0-4
+    python benchmarks/privacy.py --out privacy.jsonl --records label_inference.jsonl --aligned
+    200,1000 --seeds 0-4
     python benchmarks/privacy.py --noise noise.jsonl --seeds 0-4          the paper's two tables of noise
 
-Training runs on the GPU where there is one, a run and its canaries as one batched model; attacks run meanwhile in
-processes on the CPU. The most important runs come first; what is in the file is not run again; after --budget seconds
-nothing new is started. One line a finding: {"run", "aligned", "threat", "known", "canary", "worst", "yardstick",
-"advantage", ...}, one line a run with its accuracy, one with embedding inversion. --records gets records of the table
-of label inference, made of the same runs (`protoevfl reproduce label_inference --merge`).
+Training runs on the GPU where there is one, a run and its canaries as one batched model; attacks
+run meanwhile in processes on the CPU. The most important runs come first; what is in the file is
+not run again; after --budget seconds nothing new is started. One line a finding: {"run", "aligned",
+"threat", "known", "canary", "worst", "yardstick", "advantage", ...}, one line a run with its
+accuracy, one with embedding inversion. --records gets records of the table of label inference, made
+of the same runs (`protoevfl reproduce label_inference --merge`).
 """
 
 import argparse
@@ -48,7 +51,8 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Line:
-    """One run of the plan; stages of equal rank are done for every size before the next rank starts."""
+    """One run of the plan; stages of equal rank are done for every size before the next rank
+    starts."""
 
     name: str
     method: str
@@ -76,31 +80,62 @@ def plan() -> list[Line]:
         bare: Facts = {noise: sigma, "privacy.class_noise": 0.0}
         lines.append(Line(f"sigma {sigma:g}", ours, "default", SHORT, 5, bare, canaries=3))
     for rank in (8, 84):
-        lines.append(Line(f"default, rank {rank}", ours, "default", SHORT, 6, {"privacy.rank": rank}))
+        lines.append(
+            Line(f"default, rank {rank}", ours, "default", SHORT, 6, {"privacy.rank": rank})
+        )
     lines += [
         Line("default, 2 releases", ours, "default", SHORT, 6, {"privacy.releases": 2}),
-        Line("kappa 0.1 on prototypes", ours, "undefended", SHORT, 6, {"privacy.prototype_kappa": 0.1}),
-        Line("kappa 0.2 on prototypes", ours, "undefended", SHORT, 6, {"privacy.prototype_kappa": 0.2}),
+        Line(
+            "kappa 0.1 on prototypes",
+            ours,
+            "undefended",
+            SHORT,
+            6,
+            {"privacy.prototype_kappa": 0.1},
+        ),
+        Line(
+            "kappa 0.2 on prototypes",
+            ours,
+            "undefended",
+            SHORT,
+            6,
+            {"privacy.prototype_kappa": 0.2},
+        ),
         Line("randomised response 1", ours, "undefended", SHORT, 6, {"privacy.label_epsilon": 1.0}),
         Line("randomised response 3", ours, "undefended", SHORT, 6, {"privacy.label_epsilon": 3.0}),
-        Line("clip 1 and noise 0.1 on embeddings", ours, "default", (1,), 6,
-             {"privacy.clip": 1.0, "privacy.embedding_noise": 0.1}),
-    ]  # fmt: skip
+        Line(
+            "clip 1 and noise 0.1 on embeddings",
+            ours,
+            "default",
+            (1,),
+            6,
+            {"privacy.clip": 1.0, "privacy.embedding_noise": 0.1},
+        ),
+    ]
     return lines
 
 
 def on_cpu(case: Case) -> Case:
     """The case with all tensors on the CPU, for another process."""
     v = case.view
-    moved = tuple(replace(e, request=to(e.request, CPU), reply=to(e.reply, CPU)) for e in v.exchanges)
-    own, pool, wide, newest = ({p: t.cpu() for p, t in have.items()} for have in (v.own, v.pool, v.wide, v.newest))
+    moved = tuple(
+        replace(e, request=to(e.request, CPU), reply=to(e.reply, CPU)) for e in v.exchanges
+    )
+    own, pool, wide, newest = (
+        {p: t.cpu() for p, t in have.items()} for have in (v.own, v.pool, v.wide, v.newest)
+    )
     sums = {stage: {p: t.cpu() for p, t in have.items()} for stage, have in v.sums.items()}
     view = replace(v, exchanges=moved, own=own, pool=pool, wide=wide, sums=sums, newest=newest)
     return Case(case.seed, view, case.labels.cpu())
 
 
 def attack(
-    blob: bytes, threat: str, known: tuple[int, ...], privacy: PrivacySettings, width: int, rounds: int
+    blob: bytes,
+    threat: str,
+    known: tuple[int, ...],
+    privacy: PrivacySettings,
+    width: int,
+    rounds: int,
 ) -> Facts:
     """The attempts of some cases at every k, in a process of its own."""
     torch.set_num_threads(1)
@@ -138,11 +173,16 @@ class Stage:
         found = []
         for (threat, canary, k), made in attempts.items():
             facts = finding(made, threat, k).as_json()
-            found.append({**self.tags, "canary": canary, **facts, "attack_seconds": spent[threat, canary]})
+            found.append(
+                {**self.tags, "canary": canary, **facts, "attack_seconds": spent[threat, canary]}
+            )
         table = []
         if self.line.table:
             parts = ([f for f in found if f["canary"] is canary] for canary in (False, True))
-            table = [{**r, **records.stamp()} for r in attack_records(self.config, self.real, *parts, self.seconds)]
+            table = [
+                {**r, **records.stamp()}
+                for r in attack_records(self.config, self.real, *parts, self.seconds)
+            ]
         return [*self.head, *(short(f) for f in found)], table
 
 
@@ -160,9 +200,21 @@ class Bench:
     """Recordings in this process, attacks in others."""
 
     def __init__(
-        self, seeds: list[int], dataset: str, device: str, workers: int, more: Facts, pool: int | None
+        self,
+        seeds: list[int],
+        dataset: str,
+        device: str,
+        workers: int,
+        more: Facts,
+        pool: int | None,
     ) -> None:
-        self.seeds, self.dataset, self.device, self.more, self.rows = seeds, dataset, device, more, pool
+        self.seeds, self.dataset, self.device, self.more, self.rows = (
+            seeds,
+            dataset,
+            device,
+            more,
+            pool,
+        )
         self.processes = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
         self.warm: Warm = {}
         self.silent: dict[int, list[Recording]] = {}
@@ -188,8 +240,15 @@ class Bench:
         start = time.perf_counter()
         config = self.config(line, aligned)
         plain, privacy = privacy_of(config)
-        real, hidden = record_both(config, self.seeds, canaries=line.canaries, device=self.device, warm=self.warm)
-        tags = {"run": line.name, "aligned": aligned, "privacy": asdict(privacy), "seeds": self.seeds}
+        real, hidden = record_both(
+            config, self.seeds, canaries=line.canaries, device=self.device, warm=self.warm
+        )
+        tags = {
+            "run": line.name,
+            "aligned": aligned,
+            "privacy": asdict(privacy),
+            "seeds": self.seeds,
+        }
         trained = time.perf_counter() - start
         head = [self.head(tags, real, privacy, trained)]
         if line.name in ("undefended", "clip 1 and noise 0.1 on embeddings"):
@@ -202,30 +261,52 @@ class Bench:
             for threat, blob, ks in batches(groups, rounds_of(real), known):
                 job = (blob, threat, ks, privacy, width_of(groups), rounds_of(real))
                 stage.waiting.append((threat, canary, self.processes.submit(attack, *job)))
-        stage.real = [replace(r, transcript=[t for t in r.transcript if isinstance(t[1], Learn)]) for r in real]
+        stage.real = [
+            replace(r, transcript=[t for t in r.transcript if isinstance(t[1], Learn)])
+            for r in real
+        ]
         stage.seconds = (time.perf_counter() - start) / len(self.seeds)
         return stage
 
-    def head(self, tags: Facts, real: list[Recording], privacy: PrivacySettings, seconds: float) -> Facts:
+    def head(
+        self, tags: Facts, real: list[Recording], privacy: PrivacySettings, seconds: float
+    ) -> Facts:
         """Utility, what was spent, what is proven, what it cost."""
         first = real[0]
-        n, z, parties = len(first.world.owner.labels), first.world.owner.classes, first.world.owner.parties[1:]
-        memory = torch.cuda.max_memory_allocated() / 2**20 if choose_device(self.device) == "cuda" else None
+        n, z, parties = (
+            len(first.world.owner.labels),
+            first.world.owner.classes,
+            first.world.owner.parties[1:],
+        )
+        memory = (
+            torch.cuda.max_memory_allocated() / 2**20
+            if choose_device(self.device) == "cuda"
+            else None
+        )
         bound = {
-            name: privacy.guess_bound(n, z, rounds_of(real), receivers) if privacy.guards_labels else None
+            name: privacy.guess_bound(n, z, rounds_of(real), receivers)
+            if privacy.guards_labels
+            else None
             for name, receivers in (("guess_bound", 1), ("coalition_guess_bound", len(parties)))
         }
         return {
-            **tags, **bound, "utility": utility(real), "seconds": seconds, "peak_memory_mb": memory,
-            "epsilon": first.ledger.epsilon(1, "down"), "coalition": first.ledger.coalition(parties),
-            "up": first.ledger.epsilon(1, "up"), **records.stamp(),
-        }  # fmt: skip
+            **tags,
+            **bound,
+            "utility": utility(real),
+            "seconds": seconds,
+            "peak_memory_mb": memory,
+            "epsilon": first.ledger.epsilon(1, "down"),
+            "coalition": first.ledger.coalition(parties),
+            "up": first.ledger.epsilon(1, "up"),
+            **records.stamp(),
+        }
 
 
 def batches(
     groups: list[list[Case]], rounds: int, known: tuple[int, ...]
 ) -> Iterator[tuple[str, bytes, tuple[int, ...]]]:
-    """(threat, pickled cases of one run, known labels): small enough to keep all processes busy to the end."""
+    """(threat, pickled cases of one run, known labels): small enough to keep all processes busy to
+    the end."""
     for group in groups:
         for threat, some in threats([group], rounds).items():
             ks = known if threat == "passive" else tuple(k for k in known if k < 2)
@@ -234,12 +315,18 @@ def batches(
 
 
 def stages(given: argparse.Namespace, seeds: list[int]) -> list[tuple[int, Line]]:
-    """What is missing, in order: by rank, then by size; the curves of the last ranks with the first size only."""
+    """What is missing, in order: by rank, then by size; the curves of the last ranks with the first
+    size only."""
     sizes = whole_numbers(given.aligned, "--aligned")
     wanted = [line for line in plan() if not given.only or line.name in given.only.split(";")]
-    there = {(r["run"], r["aligned"], tuple(r["seeds"])) for r in records.read(given.out) if "utility" in r}
+    there = {
+        (r["run"], r["aligned"], tuple(r["seeds"]))
+        for r in records.read(given.out)
+        if "utility" in r
+    }
     ordered = sorted(
-        ((line.rank, n, line) for line in wanted for n in sizes if line.rank < 5 or n == sizes[0]), key=_first
+        ((line.rank, n, line) for line in wanted for n in sizes if line.rank < 5 or n == sizes[0]),
+        key=_first,
     )
     return [(n, line) for _, n, line in ordered if (line.name, n, tuple(seeds)) not in there]
 
@@ -282,30 +369,49 @@ def attack_all(given: argparse.Namespace, seeds: list[int]) -> None:
 def noise_tables(given: argparse.Namespace, seeds: list[int]) -> None:
     """Both tables of noise, by importance; resumes."""
     path = Path(given.noise)
-    jobs = missing([privacy_tables.NOISE_REPRESENTATIONS, privacy_tables.NOISE_PROTOTYPES], seeds, records.read(path))
+    jobs = missing(
+        [privacy_tables.NOISE_REPRESENTATIONS, privacy_tables.NOISE_PROTOTYPES],
+        seeds,
+        records.read(path),
+    )
     start = time.perf_counter()
 
     def tell(state: Progress) -> None:
-        print(f"{time.perf_counter() - start:6.1f} s  {state.done}/{state.total} {state.last}", flush=True)
+        print(
+            f"{time.perf_counter() - start:6.1f} s  {state.done}/{state.total} {state.last}",
+            flush=True,
+        )
 
     state = execute(jobs, path, device=given.device, budget=given.budget, tell=tell)
     print(f"{state.left_out} left, {len(state.failures)} failed {state.failures or ''}", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", default="privacy.jsonl")
-    parser.add_argument("--records", default="", help="file for records of the table of label inference")
-    parser.add_argument("--noise", default="", help="file for records of the tables of noise; then nothing else is run")
+    parser.add_argument(
+        "--records", default="", help="file for records of the table of label inference"
+    )
+    parser.add_argument(
+        "--noise",
+        default="",
+        help="file for records of the tables of noise; then nothing else is run",
+    )
     parser.add_argument("--dataset", default="fashion_mnist")
     parser.add_argument("--aligned", default="200,1000")
     parser.add_argument("--pool", type=int, help="unaligned rows of each party, for a quick look")
     parser.add_argument("--seeds", default="0-4")
     parser.add_argument("--only", default="", help="names of runs, separated by ;")
-    parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no further run is started")
+    parser.add_argument(
+        "--budget", type=float, default=1e9, help="seconds after which no further run is started"
+    )
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--set", action="append", default=[], help="settings of proto_evfl, for a quick look")
+    parser.add_argument(
+        "--set", action="append", default=[], help="settings of proto_evfl, for a quick look"
+    )
     given = parser.parse_args()
     seeds = whole_numbers(given.seeds, "--seeds")
     (noise_tables if given.noise else attack_all)(given, seeds)

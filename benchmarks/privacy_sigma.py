@@ -1,10 +1,12 @@
-"""How much noise holds colluding parties back? The canary of a coalition by simulation: guarded releases, best attacks.
+"""How much noise holds colluding parties back? The canary of a coalition by simulation: guarded
+releases, best attacks.
 
     python benchmarks/privacy_sigma.py --sigma 4,7,8,10 --parties 3 --rows 200 --runs 1500
 
-Embeddings without structure, and with class structure that the parties share; the labels are random. The attacks are
-the ones that come nearest to the bound (matched filter, ridge solutions of the joint linear system); what is printed is
-their largest rate, the proven bound, and how the figure of a protocol with few seeds scatters around it.
+Embeddings without structure, and with class structure that the parties share; the labels are
+random. The attacks are the ones that come nearest to the bound (matched filter, ridge solutions of
+the joint linear system); what is printed is their largest rate, the proven bound, and how the
+figure of a protocol with few seeds scatters around it.
 """
 
 import argparse
@@ -30,7 +32,11 @@ def embeddings(rows: int, parties: int, structured: bool, source: torch.Generato
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=source, dtype=torch.float64)
 
-    centres = normal(CLASSES, WIDTH)[torch.arange(rows) % CLASSES] if structured else torch.zeros(rows, WIDTH)
+    centres = (
+        normal(CLASSES, WIDTH)[torch.arange(rows) % CLASSES]
+        if structured
+        else torch.zeros(rows, WIDTH)
+    )
     falling = torch.arange(1, WIDTH + 1).double() ** -0.5
     made = []
     for _ in range(parties):
@@ -39,7 +45,9 @@ def embeddings(rows: int, parties: int, structured: bool, source: torch.Generato
     return made
 
 
-def one_run(settings: PrivacySettings, rows: int, parties: int, structured: bool, source: torch.Generator) -> Tensor:
+def one_run(
+    settings: PrivacySettings, rows: int, parties: int, structured: bool, source: torch.Generator
+) -> Tensor:
     """Right guesses of each attack on one coalition."""
     labels = (torch.arange(rows) % CLASSES)[torch.randperm(rows, generator=source)]
     member, sigma = F.one_hot(labels, CLASSES).double(), settings.sigma(rows, CLASSES)
@@ -53,19 +61,26 @@ def one_run(settings: PrivacySettings, rows: int, parties: int, structured: bool
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sigma", default="4,7,8,10")
     parser.add_argument("--parties", type=int, default=3)
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--runs", type=int, default=1500)
-    parser.add_argument("--together", type=int, default=15, help="runs in one figure of the protocol")
+    parser.add_argument(
+        "--together", type=int, default=15, help="runs in one figure of the protocol"
+    )
     given = parser.parse_args()
     torch.set_num_threads(1)
     for structured in (False, True):
         for sigma in map(float, given.sigma.split(",")):
             settings = PrivacySettings(prototype_noise=sigma, class_noise=0.2, releases=1)
             source = torch.Generator().manual_seed(0)
-            runs = [one_run(settings, given.rows, given.parties, structured, source) for _ in range(given.runs)]
+            runs = [
+                one_run(settings, given.rows, given.parties, structured, source)
+                for _ in range(given.runs)
+            ]
             found = torch.stack(runs)  # (runs, attacks)
             best = int(found.mean(0).argmax())
             half = 1.96 * float(found[:, best].std()) / math.sqrt(len(found))
@@ -74,9 +89,12 @@ def main() -> None:
             proven = bounds.guess(math.sqrt(given.parties) / true, CLASSES)
             above, mean = float((figures > 0.15).double().mean()), float(figures.mean())
             print(
-                f"{'class structure' if structured else 'no structure':16} sigma {true:g}, {given.parties} parties: "
-                f"proven {100 * proven:.2f} %, found {100 * float(found[:, best].mean()):.2f} ± {100 * half:.2f} %; "
-                f"figures of {given.together} runs: {100 * mean:.2f} %, above 15 % in {100 * above:.0f} %",
+                f"{'class structure' if structured else 'no structure':16} sigma {true:g}, "
+                f"{given.parties} parties: "
+                f"proven {100 * proven:.2f} %, found {100 * float(found[:, best].mean()):.2f} ± "
+                f"{100 * half:.2f} %; "
+                f"figures of {given.together} runs: {100 * mean:.2f} %, above 15 % in "
+                f"{100 * above:.0f} %",
                 flush=True,
             )
 

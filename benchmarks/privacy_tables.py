@@ -1,4 +1,5 @@
-"""Writes the figures of results/privacy_h200.jsonl.gz (by benchmarks/privacy.py) into PAGE, at its marks.
+"""Writes the figures of results/privacy_h200.jsonl.gz (by benchmarks/privacy.py) into PAGE, at its
+marks.
 
 python benchmarks/privacy_tables.py [RECORDS ...]         of two lines of the same run the later counts
 """
@@ -21,16 +22,21 @@ def points(value: float, half: float | None = None) -> str:
 
 
 def table(heads: list[str], lines: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in [heads, ["---"] * len(heads), *lines])
+    return "\n".join(
+        "| " + " | ".join(line) + " |" for line in [heads, ["---"] * len(heads), *lines]
+    )
 
 
 def find(rows: list[Row], run: str, aligned: int, **more: Any) -> Row | None:
     wanted = {"run": run, "aligned": aligned, **more}
-    return next((r for r in rows if "threat" in r and all(r.get(k) == v for k, v in wanted.items())), None)
+    return next(
+        (r for r in rows if "threat" in r and all(r.get(k) == v for k, v in wanted.items())), None
+    )
 
 
 def cell(row: Row | None, what: str) -> str:
-    if row is None or (row["canary"] and not row["worst"]["communicates"]):  # nothing was sent that could be attacked
+    # nothing was sent that could be attacked
+    if row is None or (row["canary"] and not row["worst"]["communicates"]):
         return "-"
     if what == "advantage":
         return points(row["advantage"], row["advantage_half"])
@@ -39,13 +45,27 @@ def cell(row: Row | None, what: str) -> str:
 
 def overview(rows: list[Row], aligned: int) -> str:
     """One line a run: utility, worst passive attack at k = 0 and 1, advantage, canary, proof."""
-    heads = ["run", "accuracy", "a party alone", "labels found, k = 0", "k = 1", "without messages, k = 1",
-             "advantage, k = 1", "canary", "canary, colluding", "epsilon", "proven at most", "colluding"]  # fmt: skip
+    heads = [
+        "run",
+        "accuracy",
+        "a party alone",
+        "labels found, k = 0",
+        "k = 1",
+        "without messages, k = 1",
+        "advantage, k = 1",
+        "canary",
+        "canary, colluding",
+        "epsilon",
+        "proven at most",
+        "colluding",
+    ]
     lines = []
     for use in (r for r in rows if "utility" in r and r["aligned"] == aligned):
         run, facts = use["run"], use["utility"]
         alone = facts["pseudo_labels"]
-        passive = {k: find(rows, run, aligned, threat="passive", known=k, canary=False) for k in (0, 1)}
+        passive = {
+            k: find(rows, run, aligned, threat="passive", known=k, canary=False) for k in (0, 1)
+        }
         hidden = find(rows, run, aligned, threat="passive", canary=True)
         joint = find(rows, run, aligned, threat="colluding", canary=True)
         useful = "" if facts["useful"] is not False else " (not useful)"
@@ -64,29 +84,52 @@ def threats(rows: list[Row], aligned: int, run: str) -> str:
     """Every threat model and k of one run."""
     heads = ["attacker", "k", "labels", "worst attack", "found", "without messages", "advantage"]
     lines = [
-        [r["threat"], str(r["known"]), "shuffled" if r["canary"] else "true", r["worst"]["attack"], cell(r, "worst"),
-         f"{cell(r, 'yardstick')} ({r['yardstick']['attack']})", cell(r, "advantage")]
-        for r in rows if "threat" in r and r["run"] == run and r["aligned"] == aligned
-    ]  # fmt: skip
+        [
+            r["threat"],
+            str(r["known"]),
+            "shuffled" if r["canary"] else "true",
+            r["worst"]["attack"],
+            cell(r, "worst"),
+            f"{cell(r, 'yardstick')} ({r['yardstick']['attack']})",
+            cell(r, "advantage"),
+        ]
+        for r in rows
+        if "threat" in r and r["run"] == run and r["aligned"] == aligned
+    ]
     return table(heads, lines)
 
 
 def inversions(rows: list[Row]) -> str:
     heads = ["run", "shared rows", "guess of the row", "MSE", "PSNR", "SSIM"]
     lines = [
-        [r["run"], str(r["aligned"]), name, f"{v['mse']:.4f}", f"{v['psnr']:.1f}", f"{v.get('ssim', float('nan')):.2f}"]
-        for r in rows if "inversion" in r for name, v in r["inversion"].items()
-    ]  # fmt: skip
+        [
+            r["run"],
+            str(r["aligned"]),
+            name,
+            f"{v['mse']:.4f}",
+            f"{v['psnr']:.1f}",
+            f"{v.get('ssim', float('nan')):.2f}",
+        ]
+        for r in rows
+        if "inversion" in r
+        for name, v in r["inversion"].items()
+    ]
     return table(heads, lines)
 
 
 def figures(rows: list[Row]) -> str:
     parts = []
     for aligned in sorted({r["aligned"] for r in rows}):
-        parts += [f"### Fashion-MNIST, {aligned} shared rows (per cent, ± 95 %; chance 10)", overview(rows, aligned)]
+        parts += [
+            f"### Fashion-MNIST, {aligned} shared rows (per cent, ± 95 %; chance 10)",
+            overview(rows, aligned),
+        ]
         there = {r["run"] for r in rows if r["aligned"] == aligned and "threat" in r}
         for run in (name for name in DETAILS if name in there):
-            parts += [f"**{run}, {aligned} shared rows, all attackers**", threats(rows, aligned, run)]
+            parts += [
+                f"**{run}, {aligned} shared rows, all attackers**",
+                threats(rows, aligned, run),
+            ]
     parts += ["### Rows rebuilt from embeddings (half of the pairs leaked)", inversions(rows)]
     return "\n\n".join(parts)
 

@@ -1,7 +1,8 @@
-"""Memory and time of reading a big file in batches: `python benchmarks/read_million_rows.py FOLDER [rows]`.
+"""Memory and time of reading a big file in batches: `python benchmarks/read_million_rows.py FOLDER
+[rows]`.
 
-Writes FOLDER/big.parquet (one row group) and FOLDER/big.csv, 100 columns, then fits and transforms each
-in a fresh process.
+Writes FOLDER/big.parquet (one row group) and FOLDER/big.csv, 100 columns, then fits and transforms
+each in a fresh process.
 """
 
 import subprocess
@@ -40,7 +41,10 @@ def measure(path: Path) -> None:
     names = scan(path).names
     encoder = TableEncoder.fit(iter_batches(path, names), FeatureSpec(names))
     out = encoder.transform(iter_batches(path, names), rows=count_rows(path))
-    print(f"{path.name}: {out.shape}, {time.perf_counter() - start:.1f} s, peak {resident_mb():.0f} MB resident")
+    print(
+        f"{path.name}: {out.shape}, {time.perf_counter() - start:.1f} s, peak {resident_mb():.0f} "
+        "MB resident"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""All benchmarks on this machine: `python benchmarks/run.py [--only naive,floor] [--tiny] [--out F] [--docs F]`.
+"""All benchmarks on this machine: `python benchmarks/run.py [--only naive,floor] [--tiny] [--out F]
+[--docs F]`.
 
-Results are JSON lines with the machine they were measured on, written as they come; the tables of PAGES are
-rewritten from the newest lines of each device, between their marks. `--render` only rewrites the tables, `--docs`
-without a page only measures. On a GPU that is lent by the minute: `--only floor,growth,stacking --seconds 140 --docs`.
+Results are JSON lines with the machine they were measured on, written as they come; the tables of
+PAGES are rewritten from the newest lines of each device, between their marks. `--render` only
+rewrites the tables, `--docs` without a page only measures. On a GPU that is lent by the minute:
+`--only floor,growth,stacking --seconds 140 --docs`.
 """
 
 import argparse
@@ -51,10 +53,16 @@ def measure(name: str, device: str, threads: int, tiny: bool) -> Iterator[Line]:
 def newest(path: Path) -> dict[str, list[Line]]:
     """The last set of lines of each benchmark: by its name on a CPU, by `NAME cuda` on a GPU."""
     found: dict[str, list[Line]] = {}
-    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    lines = (
+        [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+        if path.exists()
+        else []
+    )
     for name in RENDER:
         for device, mark in (("cpu", name), ("cuda", f"{name} cuda")):
-            mine = [x for x in lines if x["bench"] == name and x["machine"].get("on", "cpu") == device]
+            mine = [
+                x for x in lines if x["bench"] == name and x["machine"].get("on", "cpu") == device
+            ]
             found[mark] = [x for x in mine if x["batch_of"] == mine[-1]["batch_of"]]
     return found
 
@@ -66,14 +74,18 @@ def refresh(page: Path, found: dict[str, list[Line]]) -> None:
         if lines:
             made = RENDER[lines[0]["bench"]](lines)
             body = f"<!-- {mark} -->\n{made}\n\n{told(lines[-1]['machine'])}\n<!-- /{mark} -->"
-            text = re.sub(rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, b=body: b, text, flags=re.DOTALL)
+            text = re.sub(
+                rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, b=body: b, text, flags=re.DOTALL
+            )
     page.write_text(text, encoding="utf-8")
 
 
 def told(machine: Line) -> str:
     """The machine in a sentence."""
-    return (f"*{machine['device']} of {machine['cores']} core(s), torch {machine['torch']}, Python "
-            f"{machine['python']}, {machine['date']}, load {machine['load']:.1f} when it ended.*")  # fmt: skip
+    return (
+        f"*{machine['device']} of {machine['cores']} core(s), torch {machine['torch']}, Python "
+        f"{machine['python']}, {machine['date']}, load {machine['load']:.1f} when it ended.*"
+    )
 
 
 def main() -> None:
@@ -81,11 +93,17 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(RENDER))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--tiny", action="store_true", help="seconds instead of minutes; figures mean nothing")
+    parser.add_argument(
+        "--tiny", action="store_true", help="seconds instead of minutes; figures mean nothing"
+    )
     parser.add_argument("--render", action="store_true", help="measure nothing, rewrite the tables")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="no point is begun later than this")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="no point is begun later than this"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "performance.jsonl")
-    parser.add_argument("--docs", nargs="*", type=Path, default=PAGES, help="the pages; none: leaves them alone")
+    parser.add_argument(
+        "--docs", nargs="*", type=Path, default=PAGES, help="the pages; none: leaves them alone"
+    )
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     if not given.render:
@@ -95,12 +113,16 @@ def main() -> None:
 
 
 def measure_all(given: argparse.Namespace) -> None:
-    """Every line goes to the file and the screen when it is there, so that stopping loses nothing."""
+    """Every line goes to the file and the screen when it is there, so that stopping loses
+    nothing."""
     start = time.perf_counter()
     for name in given.only.split(","):
         batch_of = time.time()
         for line in measure(name, given.device, given.threads, given.tiny):
-            write(given.out, [{**line, "batch_of": batch_of, "machine": describe(given.device, given.threads)}])
+            write(
+                given.out,
+                [{**line, "batch_of": batch_of, "machine": describe(given.device, given.threads)}],
+            )
             passed = time.perf_counter() - start
             print(f"{passed:6.1f} s {json.dumps(line)}", flush=True)
             if passed > given.seconds:

@@ -1,7 +1,8 @@
-"""(a) A loop over parties against one batched model: seconds of one warm-up step by parties and seeds.
+"""(a) A loop over parties against one batched model: seconds of one warm-up step by parties and
+seeds.
 
-Both engines answer the same `WarmUp` request (batch 256), so what is timed is what a run does. What counts is parties x
-seeds, the number of networks: equal numbers are measured once.
+Both engines answer the same `WarmUp` request (batch 256), so what is timed is what a run does. What
+counts is parties x seeds, the number of networks: equal numbers are measured once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,12 @@ LOOPED = 64  # networks that a loop goes through on a GPU; more take proportiona
 
 
 def measure(
-    kinds: Sequence[str], parties: Sequence[int], seeds: Sequence[int], device: str, batch: int = 256, repeat: int = 1
+    kinds: Sequence[str],
+    parties: Sequence[int],
+    seeds: Sequence[int],
+    device: str,
+    batch: int = 256,
+    repeat: int = 1,
 ) -> Iterator[Line]:
     """One line for each kind of rows, number of parties and of seeds."""
     steps = STEPS[device]
@@ -36,15 +42,28 @@ def measure(
             for s in (s for s in seeds if m * s <= MOST or device == "cuda"):
                 if m * s not in known:
                     known[m * s] = both(kind, tables, m, s, device, batch, repeat)
-                yield {"bench": "stacking", "rows": kind, "parties": m, "seeds": s, "steps": 1, "batch": batch,
-                       **known[m * s]}  # fmt: skip
+                yield {
+                    "bench": "stacking",
+                    "rows": kind,
+                    "parties": m,
+                    "seeds": s,
+                    "steps": 1,
+                    "batch": batch,
+                    **known[m * s],
+                }
 
 
 def both(
-    kind: str, tables: Sequence[PartyTable], parties: int, seeds: int, device: str, batch: int, repeat: int
+    kind: str,
+    tables: Sequence[PartyTable],
+    parties: int,
+    seeds: int,
+    device: str,
+    batch: int,
+    repeat: int,
 ) -> Line:
-    """{"loop", "stacked"}: seconds of one step of all networks, with start-up behind them; "looped": how many of them
-    the loop went through, where not all."""
+    """{"loop", "stacked"}: seconds of one step of all networks, with start-up behind them;
+    "looped": how many of them the loop went through, where not all."""
     where = [(r, p) for r in range(seeds) for p in range(parties)]
     few = where if device == "cpu" else where[:LOOPED]
     keys = {a: rnd.key(a[0], "party", a[1]) for a in where}
@@ -60,7 +79,9 @@ def both(
         engine.exchange(asked)
 
     found = {
-        name: step_seconds(partial(train, engine, {a: WarmUp() for a in some}), STEPS[device], device, repeat)
+        name: step_seconds(
+            partial(train, engine, {a: WarmUp() for a in some}), STEPS[device], device, repeat
+        )
         for name, engine, some in (("loop", loop, few), ("stacked", stacked, where))
     }
     found["loop"] *= len(where) / len(few)
@@ -70,14 +91,39 @@ def both(
 def method_for(kind: str, epochs: int, batch: int) -> Method:
     """A warm-up of this many epochs and no more."""
     data = "fashion_mnist" if kind == "images" else "adult"
-    return build("proto_evfl", dataset=data, overrides={"warm.epochs": epochs, "warm.batch": batch, "rounds.count": 0,
-                                                        "layers": ["output"]})  # fmt: skip
+    return build(
+        "proto_evfl",
+        dataset=data,
+        overrides={
+            "warm.epochs": epochs,
+            "warm.batch": batch,
+            "rounds.count": 0,
+            "layers": ["output"],
+        },
+    )
 
 
 def render(lines: Sequence[Line]) -> str:
     digits = 2 if min(x["stacked"] for x in lines) < 1e-3 else 1
-    heads = ["rows", "parties", "seeds", "loop, ms per step", "stacked, ms per step", "loop / stacked"]
-    return table(heads, [
-        [x["rows"], x["parties"], x["seeds"], f"{1e3 * x['loop'] / x['steps']:.{digits}f}",
-         f"{1e3 * x['stacked'] / x['steps']:.{digits}f}", f"{x['loop'] / x['stacked']:.2f}"] for x in lines
-    ])  # fmt: skip
+    heads = [
+        "rows",
+        "parties",
+        "seeds",
+        "loop, ms per step",
+        "stacked, ms per step",
+        "loop / stacked",
+    ]
+    return table(
+        heads,
+        [
+            [
+                x["rows"],
+                x["parties"],
+                x["seeds"],
+                f"{1e3 * x['loop'] / x['steps']:.{digits}f}",
+                f"{1e3 * x['stacked'] / x['steps']:.{digits}f}",
+                f"{x['loop'] / x['stacked']:.2f}",
+            ]
+            for x in lines
+        ],
+    )

@@ -1,7 +1,8 @@
-"""One thread: tests run side by side, and sums in one order give the same numbers on every machine size.
+"""One thread: tests run side by side, and sums in one order give the same numbers on every machine
+size.
 
-OMP_NUM_THREADS asks for more (`make test-cpus`, which runs the tests marked `trains`). A property is not false because
-the machine was busy: no deadline for an example.
+OMP_NUM_THREADS asks for more (`make test-cpus`, which runs the tests marked `trains`). A property
+is not false because the machine was busy: no deadline for an example.
 """
 
 import os
@@ -18,7 +19,8 @@ torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
-# Folders and files whose results go through training or long chains of floating point numbers, so that another
+# Folders and files whose results go through training or long chains of floating point numbers, so
+# that another
 # instruction set or another number of threads changes their last digits and what follows from them.
 TRAINS = (
     "audit",

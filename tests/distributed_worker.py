@@ -1,4 +1,5 @@
-"""What test_distributed.py starts with torchrun: everything computed alone first, then by both processes together.
+"""What test_distributed.py starts with torchrun: everything computed alone first, then by both
+processes together.
 
 The first process prints one JSON object, name -> largest difference.
 """
@@ -21,7 +22,10 @@ from protoevfl.models import embed, extractor
 from tests.tiny import addresses, column_table, finish, image_table, keys, owner, party_keys, quick
 
 MAKE = {"images": image_table, "tables": column_table}
-METHODS = {"images": ("proto_evfl", "fedhssl"), "tables": ("proto_evfl", "one_shot", "ss_vfl_c", "fedcvt")}
+METHODS = {
+    "images": ("proto_evfl", "fedhssl"),
+    "tables": ("proto_evfl", "one_shot", "ss_vfl_c", "fedcvt"),
+}
 
 
 def cohort(kind: str) -> Cohort:
@@ -30,12 +34,18 @@ def cohort(kind: str) -> Cohort:
 
 
 def rows_of(kind: str) -> dict[str, Tensor]:
-    """Rows asked for by number, columns drawn from them, embeddings, means: of rows that are dealt out or not."""
+    """Rows asked for by number, columns drawn from them, embeddings, means: of rows that are dealt
+    out or not."""
     some = cohort(kind)
     rows = own_rows(some)  # 23 of the pool and 12 aligned ones
     index = rnd.permutation(keys(2, "order"), "rows", 0, rows.shape[1])
     mean, spread = distributed.moments(some.rows.pool, lambda x: embed(some.net, x))
-    found = {"rows": gather(rows, index), "embeddings": embed(some.net, some.rows.pool), "mean": mean, "std": spread}
+    found = {
+        "rows": gather(rows, index),
+        "embeddings": embed(some.net, some.rows.pool),
+        "mean": mean,
+        "std": spread,
+    }
     if kind == "tables":
         spans = augment.span_index([1, 1, 1, 2])
         batch = found["rows"][:, :9]
@@ -44,17 +54,25 @@ def rows_of(kind: str) -> dict[str, Tensor]:
 
 
 def one_step(kind: str) -> dict[str, Tensor]:
-    """Loss, gradients and running figures of a step on an odd number of rows, in double precision."""
+    """Loss, gradients and running figures of a step on an odd number of rows, in double
+    precision."""
     shape = (1, 8, 8) if kind == "images" else (5,)
     net = extractor(shape, keys(2)).double().train()
     x = rnd.normal(keys(2, "batch"), "x", 0, (2 * 7, *shape)).double()
-    mu, prior = rnd.normal(keys(2, "mu"), "mu", 0, (3, net.width)).double(), torch.full((2, 3), 1 / 3).double()
+    mu, prior = (
+        rnd.normal(keys(2, "mu"), "mu", 0, (3, net.width)).double(),
+        torch.full((2, 3), 1 / 3).double(),
+    )
     with distributed.splitting():
         z1, z2 = net(x).chunk(2, 1)
         loss = losses.nt_xent(z1, z2, 0.2) + transport.dual_cost(z1, mu, prior, 0.2)
     loss.sum().backward()
     distributed.average(net.parameters())
-    return {"loss": loss.detach()} | {n: p.grad for n, p in net.named_parameters()} | dict(net.named_buffers())
+    return (
+        {"loss": loss.detach()}
+        | {n: p.grad for n, p in net.named_parameters()}
+        | dict(net.named_buffers())
+    )
 
 
 def whole_run(name: str, kind: str, engine: str = "loop") -> Tensor:

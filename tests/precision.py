@@ -1,7 +1,8 @@
 """Whole runs in double precision, for comparing two orders of the same sums.
 
-Adam divides by the gradient's size: in single precision the rounding of a gradient that is zero can move a weight by
-the learning rate, and by how much depends on the processor. In double precision it is far below Adam's epsilon.
+Adam divides by the gradient's size: in single precision the rounding of a gradient that is zero can
+move a weight by the learning rate, and by how much depends on the processor. In double precision it
+is far below Adam's epsilon.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from torch import Tensor
 
 @contextmanager
 def double_precision() -> Iterator[None]:
-    """New tensors are double, and so is what `.float()` gives. Messages can then not be encoded, which needs single."""
+    """New tensors are double, and so is what `.float()` gives. Messages can then not be encoded,
+    which needs single."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tensor, "float", Tensor.double)
         torch.set_default_dtype(torch.float64)

@@ -1,4 +1,5 @@
-"""The benchmarks run on tiny sizes, their lines and tables hold together, and what they compare is the same thing."""
+"""The benchmarks run on tiny sizes, their lines and tables hold together, and what they compare is
+the same thing."""
 
 import json
 import re
@@ -28,14 +29,27 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_all_of_them_write_lines_with_their_machine_and_the_tables(tmp_path: Path) -> None:
     page, out = tmp_path / "page.md", tmp_path / "lines.jsonl"
-    page.write_text("before\n" + "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in NAMES) + "after\n")
-    command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--tiny", "--threads", "1", "--device", "cpu"]
+    page.write_text(
+        "before\n" + "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in NAMES) + "after\n"
+    )
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "run.py"),
+        "--tiny",
+        "--threads",
+        "1",
+        "--device",
+        "cpu",
+    ]
     command += ["--out", str(out), "--docs", str(page)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [json.loads(text) for text in out.read_text().splitlines()]
     assert {line["bench"] for line in lines} == set(NAMES)
-    assert all({"device", "cores", "load", "torch", "python", "date"} <= line["machine"].keys() for line in lines)
+    assert all(
+        {"device", "cores", "load", "torch", "python", "date"} <= line["machine"].keys()
+        for line in lines
+    )
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
@@ -77,14 +91,17 @@ def test_the_naive_views_change_as_much_as_ours(bench: Any) -> None:
     torch.manual_seed(0)
     x = torch.rand(2, 14, 14)
     theirs = torch.stack([bench("naive").view(x) for _ in range(600)])
-    ours = augment_images(x.expand(1, 600, 2, 14, 14), torch.tensor([rnd.key("v")]), "view", 0, 0.6)[0]
+    ours = augment_images(
+        x.expand(1, 600, 2, 14, 14), torch.tensor([rnd.key("v")]), "view", 0, 0.6
+    )[0]
     assert abs(float(theirs.mean() - ours.mean())) < 0.02
     assert abs(float(theirs.std(0).mean() - ours.std(0).mean())) < 0.02
     assert float((theirs - x).abs().mean()) > 0.1
 
 
 def test_the_floor_counts_a_known_step(bench: Any) -> None:
-    """Multiply-adds of a LeNet step by hand: forward once, backward twice, no gradient to the input rows."""
+    """Multiply-adds of a LeNet step by hand: forward once, backward twice, no gradient to the input
+    rows."""
     batch, floor = 8, bench("floor")
     step = floor.Step(1, batch, 1, "cpu")
     b = 2 * batch

@@ -1,8 +1,9 @@
-"""Two processes of torchrun give the result of one: rows, a step's gradients, whole runs, the command itself.
+"""Two processes of torchrun give the result of one: rows, a step's gradients, whole runs, the
+command itself.
 
-Tolerances: a step in double precision 1e-12; whole tiny runs in single precision 1e-3 in a probability (seen: 1e-6), as
-between engines. Longer runs amplify rounding (Adam divides by the gradient's size), no more than another number of
-threads does: the command's AUC is held to 0.03.
+Tolerances: a step in double precision 1e-12; whole tiny runs in single precision 1e-3 in a
+probability (seen: 1e-6), as between engines. Longer runs amplify rounding (Adam divides by the
+gradient's size), no more than another number of threads does: the command's AUC is held to 0.03.
 """
 
 import json
@@ -25,15 +26,30 @@ from protoevfl.settings.config import load
 from tests.pipeline.example import fast
 
 ROOT = Path(__file__).parents[1]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m"]
+TORCHRUN = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc_per_node",
+    "2",
+    "-m",
+]
 ALONE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 pytestmark = pytest.mark.xdist_group("torchrun")
 
 
 def torchrun(*command: str) -> Any:
     """What two processes print together, as JSON."""
-    done = subprocess.run([*TORCHRUN, *command], cwd=ROOT, env={**os.environ, **ALONE}, capture_output=True, text=True,
-                          timeout=300, check=False)  # fmt: skip
+    done = subprocess.run(
+        [*TORCHRUN, *command],
+        cwd=ROOT,
+        env={**os.environ, **ALONE},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 
@@ -58,7 +74,11 @@ def test_rows_come_from_whoever_holds_them(differences: dict[str, float]) -> Non
 
 def test_a_step_has_the_gradients_of_the_whole_batch(differences: dict[str, float]) -> None:
     step = {name: d for name, d in differences.items() if name.startswith("step/")}
-    assert {"step/images/conv1.weight", "step/images/bn1.var", "step/tables/skip.weight"} <= step.keys()
+    assert {
+        "step/images/conv1.weight",
+        "step/images/bn1.var",
+        "step/tables/skip.weight",
+    } <= step.keys()
     assert all(d < 1e-12 for d in step.values()), step
 
 
@@ -70,9 +90,17 @@ def test_whole_runs_end_alike(differences: dict[str, float]) -> None:
 
 def test_the_same_command_gives_the_same_run(tmp_path: Path) -> None:
     path = write_example(tmp_path, rows=600)
-    few = {"warm.epochs": 2, "rounds.count": 1, "rounds.epochs": 1, "head.epochs": 3, "head.members": 2}
+    few = {
+        "warm.epochs": 2,
+        "rounds.count": 1,
+        "rounds.epochs": 1,
+        "head.epochs": 3,
+        "head.members": 2,
+    }
     config = fast(load(path))
-    config = replace(config, method=replace(config.method, overrides={**config.method.overrides, **few}))
+    config = replace(
+        config, method=replace(config.method, overrides={**config.method.overrides, **few})
+    )
     alone = train_files(replace(config, output=tmp_path / "alone"))
     given = [f"{name}={value}" for name, value in config.method.overrides.items()]
     told = torchrun("protoevfl", "train", str(path), "--out", str(tmp_path / "both"), "--json",

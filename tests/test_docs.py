@@ -1,7 +1,9 @@
-"""The documents: the site builds, links lead somewhere, and what any page tells you to type works or at least exists.
+"""The documents: the site builds, links lead somewhere, and what any page tells you to type works
+or at least exists.
 
-Commands stand in `sh` blocks and are checked on every page: the command and its options, make targets, scripts, files.
-Two pages are also typed in from top to bottom, and every `python` block runs.
+Commands stand in `sh` blocks and are checked on every page: the command and its options, make
+targets, scripts, files. Two pages are also typed in from top to bottom, and every `python` block
+runs.
 """
 
 import ast
@@ -63,9 +65,15 @@ def parse(words: list[str]) -> None:
     rest = words[1:]
     while hasattr(command, "commands"):
         command = command.commands[rest.pop(0)]
-    values, left_over, _ = command.make_parser(command.context_class(command)).parse_args(list(rest))
+    values, left_over, _ = command.make_parser(command.context_class(command)).parse_args(
+        list(rest)
+    )
     assert not left_over, left_over
-    missing = [option.name for option in command.params if option.required and values.get(option.name) is None]
+    missing = [
+        option.name
+        for option in command.params
+        if option.required and values.get(option.name) is None
+    ]
     assert not missing, missing
 
 
@@ -88,9 +96,13 @@ def find_all(words: list[str]) -> None:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         case ["python", script, *rest]:
             text = (ROOT / script).read_text()
-            assert [word for word in rest if word.startswith("--") and f'"{word}"' not in text] == []
+            assert [
+                word for word in rest if word.startswith("--") and f'"{word}"' not in text
+            ] == []
         case ["pytest", *rest]:
-            assert [word for word in rest if word.startswith("tests") and not (ROOT / word).exists()] == []
+            assert [
+                word for word in rest if word.startswith("tests") and not (ROOT / word).exists()
+            ] == []
         case _:
             assert words == ["source", ".venv/bin/activate"]
 
@@ -126,7 +138,9 @@ def test_commands_within_the_text_and_their_options_exist(page: Path) -> None:
         name, *words = line.split()
         command = load(name)
         if words and hasattr(command, "commands"):
-            command = command.commands[words[0]] if words[0].isalpha() and words[0].islower() else command
+            command = (
+                command.commands[words[0]] if words[0].isalpha() and words[0].islower() else command
+            )
         known = {flag for option in command.params for flag in option.opts} | {"--help"}
         assert {word.strip("[]") for word in words if word.startswith(("--", "[--"))} <= known, line
 
@@ -136,7 +150,9 @@ def test_named_files_and_modules_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     places = (ROOT, SOURCE / "protoevfl")
     files = re.findall(r"`((?:[\w-]+/)*[\w-]+\.py)`", text)
-    assert [f for f in files if "random_features" not in f and not any((p / f).exists() for p in places)] == []
+    assert [
+        f for f in files if "random_features" not in f and not any((p / f).exists() for p in places)
+    ] == []
     for name in re.findall(r"\bprotoevfl(?:\.[a-z_]\w*)+", text):
         parts = name.split(".")
         if parts[-1] == "toml" or "random_features" in parts:
@@ -171,11 +187,15 @@ def test_a_page_typed_in_works(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_every_own_data_command_is_documented() -> None:
-    shown = {words[1] for name in TYPED_IN for words in commands(DOCS / name) if words[0] == "protoevfl"}
+    shown = {
+        words[1] for name in TYPED_IN for words in commands(DOCS / name) if words[0] == "protoevfl"
+    }
     assert shown >= {name for name, entry in COMMANDS.items() if entry.module == "own_data"}
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if list(blocks(p, "python"))], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if list(blocks(p, "python"))], ids=lambda page: page.name
+)
 def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
     code = "\n".join([*blocks(page, "python"), AFTERWARDS.get(page.name, "")])
     ast.parse(code)
@@ -208,7 +228,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
@@ -234,7 +256,9 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     for page in ("index.html", "notes/tables.html"):
         text = (site / page).read_text(encoding="utf-8")
         assert not re.findall(r'<(?:script|img|iframe)[^>]+src="https?:', text)
-        assert not re.findall(r'<link[^>]+href="https?:[^>]+(?:stylesheet|preload|preconnect)', text)
+        assert not re.findall(
+            r'<link[^>]+href="https?:[^>]+(?:stylesheet|preload|preconnect)', text
+        )
 
 
 def test_the_search_knows_every_page(site: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import protoevfl
 
-EXTRA = {"protoevfl.federation.engines.nvflare", "protoevfl.__main__"}  # needs an optional package, is a program
+# needs an optional package, is a program
+EXTRA = {"protoevfl.federation.engines.nvflare", "protoevfl.__main__"}
 NEEDS = {"protoevfl.privacy.ledger": "dp_accounting"}
 
 
@@ -22,11 +23,15 @@ def modules() -> Iterator[str]:
 @pytest.mark.parametrize("name", modules())
 def test_examples(name: str) -> None:
     pytest.importorskip(NEEDS.get(name, "torch"))
-    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    result = doctest.testmod(
+        importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE
+    )
     assert not result.failed
 
 
-@pytest.mark.parametrize("name", ["transport", "priors", "prototypes", "gating", "imbalance", "losses", "random"])
+@pytest.mark.parametrize(
+    "name", ["transport", "priors", "prototypes", "gating", "imbalance", "losses", "random"]
+)
 def test_core_has_examples(name: str) -> None:
     found = doctest.DocTestFinder().find(importlib.import_module(f"protoevfl.core.{name}"))
     assert sum(len(test.examples) for test in found) > 0

@@ -38,7 +38,10 @@ def cell(**what: Any) -> Callable[[], object]:
         (cell(overrides={"epochs": 1}), "no setting 'epochs'"),
         (lambda: run(RunConfig(), [0], device="tpu"), "unknown device 'tpu'"),
         (lambda: run(RunConfig(), [0], device="cpu", engine="fast"), "unknown engine 'fast'"),
-        (lambda: PartyTable("bank", TWO + torch.nan, TWO, TWO), "bank: its pool rows hold a value that is not finite"),
+        (
+            lambda: PartyTable("bank", TWO + torch.nan, TWO, TWO),
+            "bank: its pool rows hold a value that is not finite",
+        ),
         (lambda: PartyTable("bank", TWO, TWO[:, :2], TWO), "same columns"),
         (lambda: Labels(3, torch.tensor([0, 3]), torch.tensor([0])), "0..2"),
         (lambda: Labels(3, torch.tensor([0, 1]), torch.tensor([0]), unseen=(1,)), "unseen"),

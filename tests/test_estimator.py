@@ -1,4 +1,5 @@
-"""The estimator has scikit-learn's habits: clone, parameters, grid search; any make of table, any party missing."""
+"""The estimator has scikit-learn's habits: clone, parameters, grid search; any make of table, any
+party missing."""
 
 import subprocess
 import sys
@@ -22,7 +23,9 @@ def data(seed: int = 0, n: int = N) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Three parties of numbers that each tell something about the class."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
-    return {name: 1.2 * y[:, None] + rng.normal(size=(n, 3)) for name in ("bank", "insurer", "telco")}, y
+    return {
+        name: 1.2 * y[:, None] + rng.normal(size=(n, 3)) for name in ("bank", "insurer", "telco")
+    }, y
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,9 @@ def test_any_party_may_be_missing_and_any_row_of_it(fitted: ProtoEVFLClassifier)
     assert 0.6 < fitted.score({"telco": x["telco"]}, names) <= 1
     here = np.arange(N) % 2 == 0
     mixed = fitted.predict_proba({k: x[k] for k in ("bank", "telco")}, present={"telco": here})
-    assert np.allclose(mixed[here], fitted.predict_proba({k: x[k] for k in ("bank", "telco")})[here], atol=1e-6)
+    assert np.allclose(
+        mixed[here], fitted.predict_proba({k: x[k] for k in ("bank", "telco")})[here], atol=1e-6
+    )
     assert np.allclose(mixed[~here], fitted.predict_proba({"bank": x["bank"]})[~here], atol=1e-6)
     with pytest.raises(UserError, match="no party has row 1"):
         fitted.predict({"telco": x["telco"]}, present={"telco": here})
@@ -60,10 +65,18 @@ def test_clone_and_parameters() -> None:
     model = ProtoEVFLClassifier(method="vanilla", overrides={"epochs": 1}, seed=3, progress=False)
     other = clone(model)
     assert other is not model
-    assert other.get_params() == model.get_params() == {
-        "method": "vanilla", "preset": "default", "overrides": {"epochs": 1}, "seed": 3, "device": "auto",
-        "progress": False,
-    }  # fmt: skip
+    assert (
+        other.get_params()
+        == model.get_params()
+        == {
+            "method": "vanilla",
+            "preset": "default",
+            "overrides": {"epochs": 1},
+            "seed": 3,
+            "device": "auto",
+            "progress": False,
+        }
+    )
     assert other.set_params(seed=5).seed == 5
 
 
@@ -126,7 +139,9 @@ def test_images_beside_columns() -> None:
     y = rng.integers(0, 2, 90)
     pictures = (rng.random((90, 1, 8, 8)) * 100 + 80 * y[:, None, None, None]).astype(np.uint8)
     parties = {"bank": y[:, None] + rng.normal(size=(90, 3)), "clinic": pictures}
-    model = ProtoEVFLClassifier(overrides={**FAST, "rounds.count": 0, "head.epochs": 60}).fit(parties, y)
+    model = ProtoEVFLClassifier(overrides={**FAST, "rounds.count": 0, "head.epochs": 60}).fit(
+        parties, y
+    )
     assert model.score(parties, y) > 0.7
     assert model.predict({"clinic": pictures[:5]}).shape == (5,)
     with pytest.raises(UserError, match="use proto_evfl"):

@@ -1,4 +1,5 @@
-"""One loop trains members as it would train each alone: order of rows, rate, losses; with and without a CUDA graph."""
+"""One loop trains members as it would train each alone: order of rows, rate, losses; with and
+without a CUDA graph."""
 
 import math
 
@@ -47,7 +48,9 @@ def test_members_learn_the_same_alone_and_stacked(optimizer: str, drop_last: boo
     history = together.fit(optimizer=optimizer, drop_last=drop_last)
     for g in range(4):
         alone = Problem([g])
-        torch.testing.assert_close(alone.fit(optimizer=optimizer, drop_last=drop_last)[:, 0], history[:, g])
+        torch.testing.assert_close(
+            alone.fit(optimizer=optimizer, drop_last=drop_last)[:, 0], history[:, g]
+        )
         torch.testing.assert_close(alone.weight[0], together.weight[g])
     assert history.shape == (3, 4)
 
@@ -58,8 +61,12 @@ def test_the_loss_falls() -> None:
     assert (history[-1] < history[0]).all()
 
 
-@pytest.mark.parametrize(("batch", "drop_last", "steps"), [(4, True, 2), (4, False, 3), (5, False, 2), (99, True, 1)])
-def test_every_epoch_visits_rows_once_and_a_short_last_batch_wraps(batch: int, drop_last: bool, steps: int) -> None:
+@pytest.mark.parametrize(
+    ("batch", "drop_last", "steps"), [(4, True, 2), (4, False, 3), (5, False, 2), (99, True, 1)]
+)
+def test_every_epoch_visits_rows_once_and_a_short_last_batch_wraps(
+    batch: int, drop_last: bool, steps: int
+) -> None:
     problem = Problem([0, 1])
     problem.fit(epochs=2, batch=batch, drop_last=drop_last)
     assert len(problem.seen) == 2 * steps
@@ -82,11 +89,21 @@ def test_steps_are_counted_through_all_epochs() -> None:
 
 
 def test_the_rate_falls_as_half_a_cosine() -> None:
-    """With a gradient of one, plain steps of SGD without momentum add up the rates; here momentum is 0.9."""
+    """With a gradient of one, plain steps of SGD without momentum add up the rates; here momentum
+    is 0.9."""
     for decay in (True, False):
         weight, speed, place = nn.Parameter(torch.zeros(1, 1)), 0.0, 0.0
-        fit(lambda index, step, w=weight: w.sum(1), [weight], keys(1), 8, epochs=2, batch=2, lr=0.1, optimizer="sgd",
-            decay=decay)  # fmt: skip
+        fit(
+            lambda index, step, w=weight: w.sum(1),
+            [weight],
+            keys(1),
+            8,
+            epochs=2,
+            batch=2,
+            lr=0.1,
+            optimizer="sgd",
+            decay=decay,
+        )
         for step in range(8):
             speed = 0.9 * speed + 1
             place -= (0.1 * cosine(step, 8) if decay else 0.1) * speed
@@ -116,15 +133,26 @@ def test_history_is_the_mean_loss_of_each_epoch() -> None:
 
 def test_after_runs_in_each_step_and_progress_after_each_epoch() -> None:
     calls, told = [], []
-    Problem([0]).fit(after=lambda: calls.append(1), progress=lambda *what: told.append(what), purpose="p")
+    Problem([0]).fit(
+        after=lambda: calls.append(1), progress=lambda *what: told.append(what), purpose="p"
+    )
     assert len(calls) == 6
     assert told == [("p", 1, 3), ("p", 2, 3), ("p", 3, 3)]
 
 
 def test_weight_decay_pulls_to_zero() -> None:
     weight = nn.Parameter(torch.ones(1, 1))
-    fit(lambda index, step: 0 * weight.sum(1), [weight], keys(1), 4, epochs=1, batch=1, lr=0.1, weight_decay=0.5,
-        decay=False)  # fmt: skip
+    fit(
+        lambda index, step: 0 * weight.sum(1),
+        [weight],
+        keys(1),
+        4,
+        epochs=1,
+        batch=1,
+        lr=0.1,
+        weight_decay=0.5,
+        decay=False,
+    )
     assert weight.item() == pytest.approx((1 - 0.1 * 0.5) ** 4)
 
 

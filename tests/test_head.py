@@ -1,4 +1,5 @@
-"""Heads: gates, missing parties, mixup, synthetic rows, rows left out, ensembles; members do not touch each other."""
+"""Heads: gates, missing parties, mixup, synthetic rows, rows left out, ensembles; members do not
+touch each other."""
 
 import pytest
 import torch
@@ -42,13 +43,17 @@ class TestNet:
         for e in range(E):
             for b in range(f.shape[2]):
                 adapted = [f[e, m, b] + f[e, m, b] @ model.adaptor[e, m] for m in range(M)]
-                gates = torch.stack([a @ model.gate[e, m] for m, a in enumerate(adapted)]).softmax(0)
+                gates = torch.stack([a @ model.gate[e, m] for m, a in enumerate(adapted)]).softmax(
+                    0
+                )
                 x = torch.cat([M * g * a for g, a in zip(gates, adapted, strict=True)])
                 for n, layer in enumerate(model.layers):
                     x = (x.relu() if n else x) @ layer.weight[e] + layer.bias[e, 0]
                 torch.testing.assert_close(model(f)[e, b], x, atol=1e-4, rtol=1e-4)
 
-    @pytest.mark.parametrize("present", [None, torch.tensor([True, False, True]), torch.tensor([False, False, True])])
+    @pytest.mark.parametrize(
+        "present", [None, torch.tensor([True, False, True]), torch.tensor([False, False, True])]
+    )
     def test_gates_sum_to_one_over_the_parties_present(self, present: Tensor | None) -> None:
         gates = net().gates(batch(), present)
         assert gates.shape == (E, M, 6)
@@ -59,7 +64,9 @@ class TestNet:
     def test_without_a_gate_parties_count_the_same(self) -> None:
         model = net(HeadSettings(gate=False, hidden=8))
         assert torch.equal(model.gates(batch(), None), torch.full((E, M, 6), 1 / M))
-        assert torch.equal(model.gates(batch(), torch.tensor([True, False, True]))[:, 1], torch.zeros(E, 6))
+        assert torch.equal(
+            model.gates(batch(), torch.tensor([True, False, True]))[:, 1], torch.zeros(E, 6)
+        )
 
     @pytest.mark.parametrize("gate", [True, False])
     @pytest.mark.parametrize("value", [1e30, float("nan"), float("inf")])
@@ -79,7 +86,9 @@ class TestNet:
     def test_begins_as_the_plain_concatenation(self) -> None:
         """Adaptors and gates begin at zero: f^ = f, equal gates."""
         model, f = HeadNet(keys(E), M, D, Z, HeadSettings(hidden=0)), batch()
-        expected = torch.baddbmm(model.layers[0].bias, f.movedim(1, 2).flatten(2), model.layers[0].weight)
+        expected = torch.baddbmm(
+            model.layers[0].bias, f.movedim(1, 2).flatten(2), model.layers[0].weight
+        )
         torch.testing.assert_close(model(f), expected)
 
     def test_dropout_needs_a_step_and_depends_on_it(self) -> None:
@@ -99,8 +108,12 @@ class TestMixup:
         for e in range(E):
             for b in range(8):
                 weight, partner = lam[e, 0], int(other[e, b])
-                torch.testing.assert_close(mixed[e, :, b], weight * f[e, :, b] + (1 - weight) * f[e, :, partner])
-                torch.testing.assert_close(target[e, b], weight * y[e, b] + (1 - weight) * y[e, partner])
+                torch.testing.assert_close(
+                    mixed[e, :, b], weight * f[e, :, b] + (1 - weight) * f[e, :, partner]
+                )
+                torch.testing.assert_close(
+                    target[e, b], weight * y[e, b] + (1 - weight) * y[e, partner]
+                )
         torch.testing.assert_close(target.sum(-1), torch.ones(E, 8))
 
     def test_keeps_the_mean_of_the_batch(self) -> None:
@@ -151,7 +164,9 @@ class TestDrawn:
 class TestTraining:
     def test_learns(self) -> None:
         f, labels = data()
-        model = train_head(keys(E), f, labels, Z, HeadSettings(members=E, hidden=16, epochs=40, batch=16, lr=5e-3))
+        model = train_head(
+            keys(E), f, labels, Z, HeadSettings(members=E, hidden=16, epochs=40, batch=16, lr=5e-3)
+        )
         assert (head.probabilities(model, f).argmax(1) == labels).float().mean() > 0.9
 
     def test_twice_the_same(self) -> None:
@@ -181,15 +196,21 @@ class TestTraining:
         f = torch.randn(1, 66, 2, generator=source) + 0.7 * labels[None, :, None]
         recall = {}
         for balanced in (True, False):
-            settings = HeadSettings(hidden=0, epochs=60, batch=22, lr=1e-2, mixup=0, noise=0, balanced=balanced)
+            settings = HeadSettings(
+                hidden=0, epochs=60, batch=22, lr=1e-2, mixup=0, noise=0, balanced=balanced
+            )
             guess = head.probabilities(train_head(keys(1), f, labels, 2, settings), f).argmax(1)
             recall[balanced] = float((guess[labels == 1] == 1).float().mean())
         assert recall[True] > recall[False]
 
-    @pytest.mark.parametrize("part", [{"gate": False}, {"adaptor": False}, {"hidden": 0}, {"party_dropout": 0.5}])
+    @pytest.mark.parametrize(
+        "part", [{"gate": False}, {"adaptor": False}, {"hidden": 0}, {"party_dropout": 0.5}]
+    )
     def test_every_part_can_be_left_out(self, part: dict[str, float]) -> None:
         f, labels = data()
-        model = train_head(keys(E), f, labels, Z, HeadSettings(**{"epochs": 2, "hidden": 8, "batch": 8} | part))  # type: ignore[arg-type]
+        model = train_head(
+            keys(E), f, labels, Z, HeadSettings(**{"epochs": 2, "hidden": 8, "batch": 8} | part)
+        )  # type: ignore[arg-type]
         assert head.probabilities(model, f).isfinite().all()
 
 
@@ -203,13 +224,17 @@ class TestProbabilities:
 
     def test_of_each_member(self) -> None:
         model, (f, _) = net(), data()
-        torch.testing.assert_close(head.probabilities(model, f, batch=7), head.probabilities(model, f))
+        torch.testing.assert_close(
+            head.probabilities(model, f, batch=7), head.probabilities(model, f)
+        )
 
     def test_take_a_mask_of_parties_or_of_parties_and_rows(self) -> None:
         model, (f, _) = net(), data()
         mask = torch.tensor([True, False, True])
         by_row = mask[:, None].expand(M, N)
-        torch.testing.assert_close(head.probabilities(model, f, mask, 7), head.probabilities(model, f, by_row, 7))
+        torch.testing.assert_close(
+            head.probabilities(model, f, mask, 7), head.probabilities(model, f, by_row, 7)
+        )
 
     def test_of_no_rows(self) -> None:
         assert head.probabilities(net(), torch.zeros(M, 0, D)).shape == (0, Z)

@@ -1,6 +1,8 @@
-"""Imports go one way, read from the syntax tree; optional packages inside functions only; nothing unsafe is called.
+"""Imports go one way, read from the syntax tree; optional packages inside functions only; nothing
+unsafe is called.
 
-A new module or folder of the package gets its place in LAYERS: it may import what stands above it, nothing else.
+A new module or folder of the package gets its place in LAYERS: it may import what stands above it,
+nothing else.
 """
 
 import ast
@@ -30,9 +32,20 @@ LAYERS: list[set[str]] = [
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 OPTIONAL = {
-    "ot", "private_set_intersection", "dp_accounting", "nvflare", "cryptography", "psutil", "polars", "mlflow",
-    "tensorboard", "pydantic", "pandas", "IPython", "jinja2",
-}  # fmt: skip
+    "ot",
+    "private_set_intersection",
+    "dp_accounting",
+    "nvflare",
+    "cryptography",
+    "psutil",
+    "polars",
+    "mlflow",
+    "tensorboard",
+    "pydantic",
+    "pandas",
+    "IPython",
+    "jinja2",
+}
 FILES = sorted(ROOT.rglob("*.py"))
 EVERY = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 
@@ -53,14 +66,21 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, "relative imports hide the layer"
             within = node.module == "protoevfl"
-            yield from ((f"{node.module}.{a.name}" if within else str(node.module), inside) for a in node.names)
+            yield from (
+                (f"{node.module}.{a.name}" if within else str(node.module), inside)
+                for a in node.names
+            )
         inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
 
 
 def own(path: Path) -> set[str]:
     """Parts of this package that a file imports."""
-    found = {m.split(".")[1] for m, _ in imports(ast.parse(path.read_text())) if m.startswith("protoevfl.")}
+    found = {
+        m.split(".")[1]
+        for m, _ in imports(ast.parse(path.read_text()))
+        if m.startswith("protoevfl.")
+    }
     return found - {"__version__"}
 
 
@@ -95,7 +115,16 @@ def test_core_stands_on_torch_alone(path: Path) -> None:
     assert not outside & {"numpy", "scipy", "sklearn", "pyarrow", "safetensors"}
 
 
-UNSAFE = {"eval", "exec", "compile", "__import__", "torch.load", "torch.save", "yaml.load", "yaml.unsafe_load"}
+UNSAFE = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "torch.load",
+    "torch.save",
+    "yaml.load",
+    "yaml.unsafe_load",
+}
 
 
 @EVERY
@@ -109,6 +138,7 @@ def test_nothing_that_runs_foreign_code(path: Path) -> None:
 
 def test_the_checks_can_fail() -> None:
     tree = ast.parse(
-        "import ot\nif TYPE_CHECKING:\n    import a\ndef f():\n    from protoevfl import fit\n    import b.c"
+        "import ot\nif TYPE_CHECKING:\n    import a\ndef f():\n    from protoevfl import fit\n    "
+        "import b.c"
     )
     assert sorted(imports(tree)) == [("b.c", True), ("ot", False), ("protoevfl.fit", True)]

@@ -1,4 +1,5 @@
-"""Messages go through bytes unchanged; decode refuses everything else, with MessageError and nothing else."""
+"""Messages go through bytes unchanged; decode refuses everything else, with MessageError and
+nothing else."""
 
 import json
 from dataclasses import fields, replace
@@ -10,10 +11,29 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from protoevfl import messages
-from protoevfl.messages import BackwardBatch, Describe, Done, Embed, Embeddings, Learn, Learned, Message, MessageError
+from protoevfl.messages import (
+    BackwardBatch,
+    Describe,
+    Done,
+    Embed,
+    Embeddings,
+    Learn,
+    Learned,
+    Message,
+    MessageError,
+)
 
 TYPES = sorted(messages._registry().values(), key=lambda cls: cls.__name__)
-SIZES = {"classes": 3, "width": 4, "rows": 5, "batch": 2, "groups": 2, "components": 3, "pool": 6, "size": 7}
+SIZES = {
+    "classes": 3,
+    "width": 4,
+    "rows": 5,
+    "batch": 2,
+    "groups": 2,
+    "components": 3,
+    "pool": 6,
+    "size": 7,
+}
 
 
 def example(cls: type[Message], fill: int = 0) -> Message:
@@ -29,12 +49,17 @@ def example(cls: type[Message], fill: int = 0) -> Message:
 
 def same(a: Message, b: Message) -> bool:
     pairs = [(getattr(a, f.name), getattr(b, f.name)) for f in fields(a)]
-    return type(a) is type(b) and all(torch.equal(x, y) if isinstance(x, Tensor) else x == y for x, y in pairs)
+    return type(a) is type(b) and all(
+        torch.equal(x, y) if isinstance(x, Tensor) else x == y for x, y in pairs
+    )
 
 
 def raw(arrays: dict[str, Tensor], **meta: str) -> bytes:
     """Wire bytes with any content."""
-    return save(arrays, metadata={"type": "Embeddings", "version": str(messages.VERSION), "scalars": "{}", **meta})
+    return save(
+        arrays,
+        metadata={"type": "Embeddings", "version": str(messages.VERSION), "scalars": "{}", **meta},
+    )
 
 
 def refused(data: bytes, saying: str | None = None, **how: Any) -> None:
@@ -110,12 +135,16 @@ def test_unknown_type_is_refused() -> None:
 def test_undeclared_and_missing_fields_are_refused() -> None:
     refused(raw({"values": torch.zeros(2, 3), "labels": torch.zeros(2)}), "must hold the arrays")
     refused(raw({}), "must hold the arrays")
-    refused(raw({"values": torch.zeros(2, 3)}, scalars='{"note": "hello"}'), "must hold the scalars")
+    refused(
+        raw({"values": torch.zeros(2, 3)}, scalars='{"note": "hello"}'), "must hold the scalars"
+    )
     refused(raw({}, type="Embed"), "must hold the scalars")
     refused(raw({"values": torch.zeros(2, 3)}, note="hello"), "undeclared")
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+)
 def test_wrong_dtype_is_refused(dtype: torch.dtype) -> None:
     refused(raw({"values": torch.zeros(2, 3).to(dtype)}), "must be torch.float32")
 
@@ -138,12 +167,18 @@ def test_wrong_number_of_axes_is_refused(shape: tuple[int, ...]) -> None:
 
 def test_sizes_that_disagree_are_refused() -> None:
     refused(
-        messages.encode(Learned(torch.zeros(5, 4), torch.zeros(3))), "classes is 3, must be 10", dims={"classes": 10}
+        messages.encode(Learned(torch.zeros(5, 4), torch.zeros(3))),
+        "classes is 3, must be 10",
+        dims={"classes": 10},
     )
-    refused(messages.encode(Embeddings(torch.zeros(5, 4))), "rows is 5", dims={"rows": 6, "width": 4})
+    refused(
+        messages.encode(Embeddings(torch.zeros(5, 4))), "rows is 5", dims={"rows": 6, "width": 4}
+    )
     uneven = Learn(0, torch.zeros(3, 4), torch.zeros(3), torch.zeros(2))
     refused(messages.encode(uneven), "classes is 2, must be 3")
-    fits = messages.decode(messages.encode(Embeddings(torch.zeros(5, 4))), dims={"rows": 5, "width": 4, "classes": 7})
+    fits = messages.decode(
+        messages.encode(Embeddings(torch.zeros(5, 4))), dims={"rows": 5, "width": 4, "classes": 7}
+    )
     assert isinstance(fits, Embeddings)
 
 
@@ -177,7 +212,9 @@ def test_values_that_are_not_finite_are_refused(value: float) -> None:
     refused(messages.encode(Embeddings(numbers)), "NaN or infinite")
 
 
-def head_of(kind: str, version: str | None = "1", scalars: object = None, values: object = None) -> str:
+def head_of(
+    kind: str, version: str | None = "1", scalars: object = None, values: object = None
+) -> str:
     meta = {"type": kind, "version": version, "scalars": json.dumps(scalars or {})}
     return json.dumps({"__metadata__": meta} | ({} if values is None else {"values": values}))
 
@@ -218,7 +255,8 @@ def test_row_numbers_below_zero_are_refused() -> None:
 
 @pytest.mark.parametrize("what", ["pool", "spans", "take", "", "ALIGNED"])
 def test_only_shared_rows_and_rows_to_predict_can_be_asked_for(what: str) -> None:
-    """The pool is nobody's business: `Embed` could otherwise name any attribute of the party's rows."""
+    """The pool is nobody's business: `Embed` could otherwise name any attribute of the party's
+    rows."""
     refused(raw({}, type="Embed", scalars=json.dumps({"rows": what})), "aligned, further or query")
     with pytest.raises(MessageError):
         Embed(what)

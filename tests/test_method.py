@@ -1,4 +1,5 @@
-"""What every method must hold, by its name in the table: the same numbers over the wire, rebuilt, batched, twice.
+"""What every method must hold, by its name in the table: the same numbers over the wire, rebuilt,
+batched, twice.
 
 Each method runs on tiny images with all its loops cut to one or two turns.
 """
@@ -21,7 +22,17 @@ from protoevfl.federation.party import Party
 from protoevfl.messages import Message
 from protoevfl.methods import METHODS, method_class
 from protoevfl.settings.method_choice import CENTRAL
-from tests.tiny import CLASSES, QUERY, addresses, finish, image_table, labels, owner, party_keys, quick
+from tests.tiny import (
+    CLASSES,
+    QUERY,
+    addresses,
+    finish,
+    image_table,
+    labels,
+    owner,
+    party_keys,
+    quick,
+)
 
 PARTIES = 2
 EVERY = pytest.mark.parametrize("name", METHODS)
@@ -31,7 +42,9 @@ def owner_of(name: str) -> LabelOwner:
     mine = owner(0, PARTIES)
     if name in CENTRAL:
         tables = [image_table(0, m) for m in range(PARTIES)]
-        pool, query = (torch.cat([getattr(t, part) for t in tables], 1) for part in ("pool", "query"))
+        pool, query = (
+            torch.cat([getattr(t, part) for t in tables], 1) for part in ("pool", "query")
+        )
         mine.central = Central(pool, labels(0, len(pool)), query)
     return mine
 

@@ -1,4 +1,5 @@
-"""A member of a stacked model computes and learns as it would alone; shapes hold for all the image sides we use."""
+"""A member of a stacked model computes and learns as it would alone; shapes hold for all the image
+sides we use."""
 
 from collections.abc import Callable
 
@@ -75,8 +76,11 @@ def test_gradients_equal_alone(name: str) -> None:
 
 @EVERY
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 2e-3)])
-def test_members_stay_equal_over_several_optimiser_steps(name: str, dtype: torch.dtype, tolerance: float) -> None:
-    """Adam divides by the gradient's size: in single precision rounding of a tiny one moves a weight by the rate."""
+def test_members_stay_equal_over_several_optimiser_steps(
+    name: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    """Adam divides by the gradient's size: in single precision rounding of a tiny one moves a
+    weight by the rate."""
     together, alone, shape = pair(name)
     tools = [(net.to(dtype), adamw(net.parameters(), 1e-3, 1e-2)) for net in (together, *alone)]
     for step in range(4):
@@ -86,7 +90,9 @@ def test_members_stay_equal_over_several_optimiser_steps(name: str, dtype: torch
             distance(net, x if i == 0 else x[i - 1 : i]).backward()
             tool.step()
     probe = batch(shape, 99).to(dtype)
-    outputs = [net.eval()(probe if i == 0 else probe[i - 1 : i]) for i, (net, _) in enumerate(tools)]
+    outputs = [
+        net.eval()(probe if i == 0 else probe[i - 1 : i]) for i, (net, _) in enumerate(tools)
+    ]
     torch.testing.assert_close(outputs[0], torch.cat(outputs[1:]), atol=tolerance, rtol=0)
 
 
@@ -163,5 +169,7 @@ def test_embedding_in_batches_equals_at_once(rows: int) -> None:
     assert all(torch.equal(state[name], tensor) for name, tensor in net.state_dict().items())
     if rows:
         layers = net.eval().layers(models.inputs(x))
-        torch.testing.assert_close(found, torch.cat([layers["output"], layers["hidden"]], -1), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            found, torch.cat([layers["output"], layers["hidden"]], -1), atol=1e-5, rtol=1e-5
+        )
     assert not found.requires_grad

@@ -1,4 +1,5 @@
-"""One observer for all: a bar in a notebook, bars in a terminal, a log, several at once, nothing where nobody looks."""
+"""One observer for all: a bar in a notebook, bars in a terminal, a log, several at once, nothing
+where nobody looks."""
 
 import logging
 import sys
@@ -46,7 +47,9 @@ def test_a_notebook_shows_a_bar(notebook: list[str]) -> None:
     assert "done" in Handle.shown[-1]
 
 
-def test_elsewhere_it_is_silent_or_off(capsys: pytest.CaptureFixture[str], notebook: list[str]) -> None:
+def test_elsewhere_it_is_silent_or_off(
+    capsys: pytest.CaptureFixture[str], notebook: list[str]
+) -> None:
     with for_a_fit(False) as observer:
         observer.progress("bank", 1, 2)
         observer.report(Report("head", 1, 1))
@@ -93,4 +96,6 @@ def test_the_log_has_one_line_per_report(caplog: pytest.LogCaptureFixture) -> No
         observer = Logged(logging.getLogger("run"), "vanilla")
         observer.report(Report("rounds", 2, 4, {"loss": 0.5}), run=1)
         observer.progress("epoch", 1, 2)
-    assert [record.message for record in caplog.records] == ["vanilla run 1: rounds 2/4 {'loss': 0.5}"]
+    assert [record.message for record in caplog.records] == [
+        "vanilla run 1: rounds 2/4 {'loss': 0.5}"
+    ]

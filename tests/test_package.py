@@ -1,4 +1,5 @@
-"""The package imports fast and without torch, its help too; a wheel builds, installs and holds its data files."""
+"""The package imports fast and without torch, its help too; a wheel builds, installs and holds its
+data files."""
 
 import subprocess
 import sys
@@ -17,13 +18,17 @@ HEAVY = ("torch", "numpy", "sklearn", "scipy", "pyarrow", "matplotlib", "nvflare
 def python(code: str, *path: str) -> str:
     """What a fresh interpreter prints; `path` goes in front of its modules."""
     setup = f"import sys; sys.path[:0] = {list(path)!r}\n"
-    done = subprocess.run([sys.executable, "-c", setup + code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", setup + code], capture_output=True, text=True, timeout=60
+    )
     assert not done.returncode, done.stderr
     return done.stdout.strip()
 
 
 def test_import_is_fast_and_light() -> None:
-    code = "import time; a = time.process_time(); import protoevfl; print(time.process_time() - a)\n"
+    code = (
+        "import time; a = time.process_time(); import protoevfl; print(time.process_time() - a)\n"
+    )
     code += f"assert not [m for m in {HEAVY} if m in sys.modules]"
     assert min(float(python(code)) for _ in range(2)) < 0.3
 
@@ -52,8 +57,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("setuptools", minversion="77")
     folder = tmp_path_factory.mktemp("wheel")
     copy = folder / "source"
-    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", "src", "pyproject.toml", "README.md",
-                            "LICENSE"], cwd=ROOT, capture_output=True, text=True)  # fmt: skip
+    files = subprocess.run(
+        [
+            "git",
+            "ls-files",
+            "-co",
+            "--exclude-standard",
+            "--",
+            "src",
+            "pyproject.toml",
+            "README.md",
+            "LICENSE",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     if files.returncode:
         pytest.skip("not a git checkout")
     for name in files.stdout.splitlines():
@@ -62,7 +81,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (copy / name).write_bytes((ROOT / name).read_bytes())
     (copy / "README.md").touch()
     code = "from setuptools import build_meta; build_meta.build_wheel('..')"
-    done = subprocess.run([sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, timeout=120
+    )
     assert not done.returncode, done.stderr[-2000:]
     return next(folder.glob("protoevfl-*.whl"))
 
@@ -72,7 +93,11 @@ def test_the_wheel_holds_every_source_and_data_file(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "src"
     kept = {".py", ".json", ".toml", ".csv", ".html", ".css", ".js", ".typed"}
-    wanted = {p.relative_to(source).as_posix() for p in (source / "protoevfl").rglob("*") if p.suffix in kept}
+    wanted = {
+        p.relative_to(source).as_posix()
+        for p in (source / "protoevfl").rglob("*")
+        if p.suffix in kept
+    }
     wanted |= {"protoevfl/py.typed"}
     assert not {name for name in wanted - held if "__pycache__" not in name}
     assert not [name for name in held if name.startswith("tests")]
@@ -91,7 +116,10 @@ def test_the_wheel_installs_and_imports(wheel: Path, tmp_path: Path) -> None:
         "--disable-pip-version-check",
     ]
     done = subprocess.run(
-        [*install, "--target", str(tmp_path), str(wheel)], capture_output=True, text=True, timeout=120
+        [*install, "--target", str(tmp_path), str(wheel)],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     if "No module named pip" in done.stderr:
         pytest.skip("no pip here")

@@ -69,7 +69,9 @@ def test_a_terminal_sees_done_of_total_and_the_time_left() -> None:
     master, terminal = pty.openpty()
     program = [sys.executable, "-c", PROGRAM]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    found = subprocess.run(program, stdout=subprocess.PIPE, stderr=terminal, env=environment, check=True, timeout=60)
+    found = subprocess.run(
+        program, stdout=subprocess.PIPE, stderr=terminal, env=environment, check=True, timeout=60
+    )
     os.close(terminal)
     drawn = os.read(master, 1 << 16).decode()
     os.close(master)

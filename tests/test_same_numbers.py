@@ -1,9 +1,11 @@
-"""Every engine gives the same numbers (to a stated tolerance) for whole runs on real rows, and seeds do not mix.
+"""Every engine gives the same numbers (to a stated tolerance) for whole runs on real rows, and
+seeds do not mix.
 
-The digits have 4 x 4 views, the worst conditioned case: a convolution of one member runs in another kernel than one of
-many, and Adam turns the rounding of a gradient near zero into a step. With 60 aligned rows and heads of 20 epochs that
-alone moved the accuracy by up to 10 points, so there are more of both, in double precision. Tolerance: 0.04 in
-accuracy, bytes and rounds equal; tests/federation/engines/test_stacked.py holds the tight comparison.
+The digits have 4 x 4 views, the worst conditioned case: a convolution of one member runs in another
+kernel than one of many, and Adam turns the rounding of a gradient near zero into a step. With 60
+aligned rows and heads of 20 epochs that alone moved the accuracy by up to 10 points, so there are
+more of both, in double precision. Tolerance: 0.04 in accuracy, bytes and rounds equal;
+tests/federation/engines/test_stacked.py holds the tight comparison.
 """
 
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 from protoevfl.bench.run import RunConfig, run
 from tests.tiny import short
 
-MORE: dict[str, dict[str, Any]] = {  # enough to be far from chance, where a rounding does not decide
+# enough to be far from chance, where a rounding does not decide
+MORE: dict[str, dict[str, Any]] = {
     "proto_evfl": {
         "warm.epochs": 10,
         "warm.batch": 30,
@@ -29,7 +32,9 @@ MORE: dict[str, dict[str, Any]] = {  # enough to be far from chance, where a rou
 
 def measured(method: str, seeds: list[int], engine: str) -> list[dict[str, Any]]:
     return run(
-        RunConfig(method=method, aligned=200, pool=100, parties=2, overrides=short(method) | MORE[method]),
+        RunConfig(
+            method=method, aligned=200, pool=100, parties=2, overrides=short(method) | MORE[method]
+        ),
         seeds,
         device="cpu",
         engine=engine,

@@ -1,4 +1,5 @@
-"""The same seed twice gives identical numbers, alone or beside others, whatever the global generators do."""
+"""The same seed twice gives identical numbers, alone or beside others, whatever the global
+generators do."""
 
 from typing import Any
 
@@ -14,7 +15,10 @@ METHODS = ("proto_evfl", "vanilla")
 def measured(method: str, seeds: list[int], engine: str = "auto") -> list[dict[str, Any]]:
     config = RunConfig(method=method, aligned=60, pool=30, overrides=short(method))
     timeless = ("metrics", "bytes", "rounds", "split_hash", "history", "split")
-    return [{name: record[name] for name in timeless} for record in run(config, seeds, device="cpu", engine=engine)]
+    return [
+        {name: record[name] for name in timeless}
+        for record in run(config, seeds, device="cpu", engine=engine)
+    ]
 
 
 @pytest.mark.parametrize("method", METHODS)

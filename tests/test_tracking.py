@@ -31,7 +31,9 @@ class Memory:
 def test_reports_become_numbers_with_their_step() -> None:
     memory = Memory()
     tracker = tracking.Tracker([memory])
-    tracker.report(Report("rounds", 1, 2, {"prior": torch.tensor([0.25, 0.75]), "text": "x", "flag": True}))
+    tracker.report(
+        Report("rounds", 1, 2, {"prior": torch.tensor([0.25, 0.75]), "text": "x", "flag": True})
+    )
     tracker.report(Report("rounds", 2, 2, {"loss": 0.5}))
     tracker.finish({"test": {"accuracy": 0.9, "auc": None}, "history": [{"loss": 1.0}]})
     assert memory.seen == [
@@ -62,15 +64,29 @@ def test_unknown_and_missing_trackers_are_refused(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UserError, match="mlflow or tensorboard"), tracking.start(["wandb"], {}):
         pass
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'protoevfl\[mlflow\]'"), tracking.start(["mlflow"], {}):
+    with (
+        pytest.raises(UserError, match=r"pip install 'protoevfl\[mlflow\]'"),
+        tracking.start(["mlflow"], {}),
+    ):
         pass
 
 
 def test_mlflow_gets_parameters_and_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Any, ...]] = []
     fake: Any = types.ModuleType("mlflow")
-    for name in ("set_tracking_uri", "set_experiment", "start_run", "log_params", "log_metric", "end_run"):
-        setattr(fake, name, lambda *args, _name=name, **more: calls.append((_name, *args, *more.values())))
+    for name in (
+        "set_tracking_uri",
+        "set_experiment",
+        "start_run",
+        "log_params",
+        "log_metric",
+        "end_run",
+    ):
+        setattr(
+            fake,
+            name,
+            lambda *args, _name=name, **more: calls.append((_name, *args, *more.values())),
+        )
     monkeypatch.setitem(sys.modules, "mlflow", fake)
     writer = tracking.MLflowWriter("file:here", {"seed": 1})
     writer.number("warm-up/loss (mean)", 0.5, 3)
@@ -81,7 +97,9 @@ def test_mlflow_gets_parameters_and_metrics(monkeypatch: pytest.MonkeyPatch) -> 
     assert calls[-1] == ("end_run",)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="tensorboard is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("tensorboard") is None, reason="tensorboard is not installed"
+)
 def test_tensorboard_writes_event_files(tmp_path: Path) -> None:
     with tracking.start([f"tensorboard={tmp_path}"], {"seed": 1}) as tracker:
         tracker.report(Report("head", 1, 1, {"loss": 0.5}))

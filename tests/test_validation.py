@@ -1,4 +1,5 @@
-"""What a user gives is taken strictly; what is wrong is one line that names the place and what is allowed."""
+"""What a user gives is taken strictly; what is wrong is one line that names the place and what is
+allowed."""
 
 import dataclasses
 import json
@@ -53,9 +54,18 @@ class Outer:
             raise UserError("thirteen rounds bring bad luck")
 
 
-@pytest.mark.parametrize("build", [assembled, lambda cls, values: from_dotted(cls, values, "outer")])
+@pytest.mark.parametrize(
+    "build", [assembled, lambda cls, values: from_dotted(cls, values, "outer")]
+)
 def test_dotted_names_reach_groups_and_values_take_the_type_of_their_field(build: Any) -> None:
-    values = {"head.epochs": 7, "head.lr": 1, "rounds": 2, "temperature": None, "layers": ["a"], "bars": [0.5, 0.75]}
+    values = {
+        "head.epochs": 7,
+        "head.lr": 1,
+        "rounds": 2,
+        "temperature": None,
+        "layers": ["a"],
+        "bars": [0.5, 0.75],
+    }
     outer = build(Outer, json.loads(json.dumps(values)))
     assert outer == Outer(2, True, None, ("a",), (0.5, 0.75), Inner(7, 1.0))
     assert isinstance(outer.head.lr, float)
@@ -69,7 +79,10 @@ def test_dotted_names_reach_groups_and_values_take_the_type_of_their_field(build
     [
         ({"head.epoch": 3}, "outer has no setting 'head.epoch'; did you mean 'head.epochs'?"),
         ({"rond": 3}, "outer has no setting 'rond'; did you mean 'rounds'?"),
-        ({"x": 3}, "outer has no setting 'x'; known are bars, head, layers, norm, rounds, temperature"),
+        (
+            {"x": 3},
+            "outer has no setting 'x'; known are bars, head, layers, norm, rounds, temperature",
+        ),
         ({"rounds.x": 3}, "outer has no setting 'rounds.x'; did you mean 'rounds'?"),
         ({"rounds": "three"}, "outer.rounds must be a whole number, not 'three'"),
         ({"rounds": "3"}, "outer.rounds must be a whole number, not '3'"),
@@ -82,7 +95,10 @@ def test_dotted_names_reach_groups_and_values_take_the_type_of_their_field(build
         ({"layers": "output"}, "outer.layers must be a list, not 'output'"),
         ({"layers": ["output", 3]}, "outer.layers must be a list, not ['output', 3]"),
         ({"bars": [1.0]}, "outer.bars must be a list of 2 numbers, not [1.0]"),
-        ({"head": 0}, "outer.head is a group of settings: set them one by one, as 'head.<setting>'"),
+        (
+            {"head": 0},
+            "outer.head is a group of settings: set them one by one, as 'head.<setting>'",
+        ),
         ({"head": {"epochs": 3}}, "outer.head is a group of settings"),
         ({"head": 0, "head.epochs": 3}, "outer.head is a group of settings"),
         ({"head.epochs": 3, "head": 0}, "outer.head is a group of settings"),
@@ -160,9 +176,19 @@ def file(**values: Any) -> File:
 
 
 def test_good_values_come_through() -> None:
-    found = file(n=3, r=1, b=True, names="a", mode="fast", row=[{"name": "x", "columns": "all"}], any={"a.b": [1]})
+    found = file(
+        n=3,
+        r=1,
+        b=True,
+        names="a",
+        mode="fast",
+        row=[{"name": "x", "columns": "all"}],
+        any={"a.b": [1]},
+    )
     row = Row("x", ("id",), None)
-    assert found == File(3, 1.0, True, ("a",), "fast", (row,), any={"a.b": [1]}, path=Path("f.toml"))
+    assert found == File(
+        3, 1.0, True, ("a",), "fast", (row,), any={"a.b": [1]}, path=Path("f.toml")
+    )
     assert file(row=[{"name": "x", "columns": ["a", "b"]}]).row[0].columns == ("a", "b")
     assert file(by_name={"x": {"epochs": 3}}).by_name == {"x": Inner(3)}
 
@@ -185,10 +211,19 @@ def test_good_values_come_through() -> None:
         ({"nmaes": []}, "f.toml has no key 'nmaes'; did you mean 'names'?"),
         ({"path": "x"}, "f.toml has no key 'path'; known are any, b, by_name"),
         ({"row": [{}]}, "f.toml [[row]] 1 needs the key 'name'"),
-        ({"row": [{"name": "x"}, {"nam": "x"}]}, "f.toml [[row]] 2 has no key 'nam'; did you mean 'name'?"),
+        (
+            {"row": [{"name": "x"}, {"nam": "x"}]},
+            "f.toml [[row]] 2 has no key 'nam'; did you mean 'name'?",
+        ),
         ({"row": [{"name": " "}]}, "f.toml [[row]] 1: name must be a text in quotes, not ' '"),
-        ({"row": [{"name": "x", "ids": []}]}, "f.toml [[row]] 1: ids must be the name of a column, not []"),
-        ({"row": [{"name": "x", "inner": {"lr": "y"}}]}, "f.toml [[row]] 1 inner: lr must be a number, not 'y'"),
+        (
+            {"row": [{"name": "x", "ids": []}]},
+            "f.toml [[row]] 1: ids must be the name of a column, not []",
+        ),
+        (
+            {"row": [{"name": "x", "inner": {"lr": "y"}}]},
+            "f.toml [[row]] 1 inner: lr must be a number, not 'y'",
+        ),
         ({"row": {"name": "x"}}, "f.toml: row must be a list, not"),
         ({"inner": 3}, "f.toml: inner must be a table ([...] with keys below it), not 3"),
         ({"inner": {"epoch": 3}}, "f.toml [inner] has no key 'epoch'; did you mean 'epochs'?"),
@@ -197,7 +232,9 @@ def test_good_values_come_through() -> None:
         ({"names": ["a" * 1000, 1]}, "f.toml: names must be a list of names in quotes, not ['aaaa"),
     ],
 )
-def test_wrong_values_name_the_table_the_key_and_what_is_allowed(values: dict[str, Any], line: str) -> None:
+def test_wrong_values_name_the_table_the_key_and_what_is_allowed(
+    values: dict[str, Any], line: str
+) -> None:
     with pytest.raises(UserError) as caught:
         file(**values)
     assert str(caught.value).startswith(line)
@@ -224,7 +261,9 @@ def test_what_is_no_table_is_refused() -> None:
         (b"[" + b'"a".' * 50_000 + b"a]", "line 1 has more than 100 dots"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_line_and_soon(tmp_path: Path, data: bytes | None, said: str) -> None:
+def test_a_file_that_cannot_be_read_is_one_line_and_soon(
+    tmp_path: Path, data: bytes | None, said: str
+) -> None:
     path = tmp_path / "f.toml"
     if data is not None:
         path.write_bytes(data)

@@ -1,4 +1,5 @@
-"""One file lists all that ever leaves a party: no other module declares a type that crosses, or writes one itself."""
+"""One file lists all that ever leaves a party: no other module declares a type that crosses, or
+writes one itself."""
 
 import ast
 import dataclasses
@@ -17,11 +18,14 @@ TYPES = [cls for cls in Message.__subclasses__() if cls.__module__.startswith("p
 
 def test_every_type_is_declared_in_messages() -> None:
     assert {cls.__module__ for cls in TYPES} == {"protoevfl.messages"}
-    assert not [sub for cls in TYPES for sub in cls.__subclasses__()]  # a subclass could smuggle a field
+    # a subclass could smuggle a field
+    assert not [sub for cls in TYPES for sub in cls.__subclasses__()]
     assert len({cls.__name__ for cls in TYPES}) == len(TYPES)
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
+)
 def test_no_other_file_derives_a_message(path: Path) -> None:
     if path.name == "messages.py" and path.parent == ROOT:
         return

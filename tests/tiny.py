@@ -17,12 +17,22 @@ from protoevfl.rows.table import PartyTable
 from protoevfl.settings import presets
 
 CLASSES, POOL, ALIGNED, QUERY = 3, 24, 12, 10
-SMALL = {"epochs": 1, "rounds": 1, "count": 1, "members": 2, "models": 2, "hidden": 16, "batch": 12, "steps": 2,
-         "components": 3}  # fmt: skip
+SMALL = {
+    "epochs": 1,
+    "rounds": 1,
+    "count": 1,
+    "members": 2,
+    "models": 2,
+    "hidden": 16,
+    "batch": 12,
+    "steps": 2,
+    "components": 3,
+}
 
 
 def short(name: str) -> dict[str, Any]:
-    """Settings that cut every loop of a method (epochs, rounds, ...), without its guard and inner layers."""
+    """Settings that cut every loop of a method (epochs, rounds, ...), without its guard and inner
+    layers."""
     return _short(method_class(name), "")
 
 
@@ -43,7 +53,9 @@ def _short(cls: Any, prefix: str) -> dict[str, Any]:
 
 def quick(name: str, **settings: Any) -> Method:
     """A method cut short; `head__lr` stands for the setting head.lr."""
-    return presets.build(name, overrides=short(name) | {n.replace("__", "."): v for n, v in settings.items()})
+    return presets.build(
+        name, overrides=short(name) | {n.replace("__", "."): v for n, v in settings.items()}
+    )
 
 
 def keys(count: int, name: str = "tiny") -> Tensor:
@@ -61,15 +73,20 @@ def _rows(seed: int, party: int, what: str, rows: int, shape: tuple[int, ...]) -
     """Rows that carry their class: noise around a mean of the class and party."""
     means = rnd.normal(keys(1, f"means{seed}/{party}"), "mean", 0, (CLASSES, *shape))[0]
     noise = rnd.normal(keys(1, f"{what}{seed}/{party}"), "row", 0, (rows, *shape))[0]
-    drawn = {"aligned": seed, "query": seed + 1000, "pool": 2000 + 10 * seed + party}[what]  # pools differ by party
+    # pools differ by party
+    drawn = {"aligned": seed, "query": seed + 1000, "pool": 2000 + 10 * seed + party}[what]
     return means[labels(drawn, rows)] + 0.5 * noise
 
 
-def image_table(seed: int = 0, party: int = 0, side: int = 8, channels: int = 1, pool: int = POOL) -> PartyTable:
+def image_table(
+    seed: int = 0, party: int = 0, side: int = 8, channels: int = 1, pool: int = POOL
+) -> PartyTable:
     """A party of images (channels, side, side) in bytes."""
     sizes = {"pool": pool, "aligned": ALIGNED, "query": QUERY}
     parts = [_rows(seed, party, what, n, (channels, side, side)) for what, n in sizes.items()]
-    return PartyTable(f"party {party + 1}", *[(60 * x + 128).clamp(0, 255).to(torch.uint8) for x in parts])
+    return PartyTable(
+        f"party {party + 1}", *[(60 * x + 128).clamp(0, 255).to(torch.uint8) for x in parts]
+    )
 
 
 def column_table(seed: int = 0, party: int = 0, columns: int = 5, pool: int = POOL) -> PartyTable:
@@ -95,7 +112,9 @@ def party_keys(seeds: int, parties: int) -> dict[tuple[int, int], int]:
     return {(r, m): rnd.key(r, "party", m) for r, m in addresses(seeds, parties)}
 
 
-def finish(talks: Sequence[Generator[Any, Any, Any]], engine: Engine, on_party_loss: str = "abort") -> list[Any]:
+def finish(
+    talks: Sequence[Generator[Any, Any, Any]], engine: Engine, on_party_loss: str = "abort"
+) -> list[Any]:
     """What each talk returned, driven to its end."""
     return list(lockstep(dict(enumerate(talks)), engine, on_party_loss=on_party_loss).values())
 
@@ -105,5 +124,10 @@ def reports_of(
 ) -> list[tuple[int, Report]]:
     """(run, report) of everything the talks reported on the way."""
     heard: list[tuple[int, Report]] = []
-    lockstep(dict(enumerate(talks)), engine, lambda report, run: heard.append((run, report)), on_party_loss)
+    lockstep(
+        dict(enumerate(talks)),
+        engine,
+        lambda report, run: heard.append((run, report)),
+        on_party_loss,
+    )
     return heard

@@ -17,7 +17,8 @@ _WHERE = {"ProtoEVFLClassifier": "estimator", "Parties": "estimator", "UserError
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, imported when first used: `import protoevfl` loads neither torch nor scikit-learn."""
+    """The public names, imported when first used: `import protoevfl` loads neither torch nor
+    scikit-learn."""
     if name not in _WHERE:
         raise AttributeError(f"module 'protoevfl' has no attribute '{name}'")
     from importlib import import_module

@@ -1,4 +1,5 @@
-"""Several processes as one, for a party whose rows outgrow one device: `torchrun --nproc_per_node 2 -m protoevfl ...`.
+"""Several processes as one, for a party whose rows outgrow one device: `torchrun --nproc_per_node 2
+-m protoevfl ...`.
 
     rows         each process keeps its own block of the pool on its device (`Dealt`)
     batch        rows x_b come from whoever holds them:  x_b = sum_r [b in block_r] x_b         (all_reduce)
@@ -7,10 +8,11 @@
     loss         of the whole batch, the same in every process: in-batch negatives stay
     gradients    averaged over processes, as DistributedDataParallel does                       (all_reduce)
 
-So the result is that of one process up to the order of sums. `DistributedDataParallel` itself is not used: it averages
-losses of separate batches (NT-Xent would lose its negatives, the transport its rows), hooks the forward of one module
-where a loss here is a function of several networks, and its SyncBatchNorm does not run on CPUs. Every process holds the
-same parameters and draws the same random numbers, so nothing has to be sent at the start.
+So the result is that of one process up to the order of sums. `DistributedDataParallel` itself is
+not used: it averages losses of separate batches (NT-Xent would lose its negatives, the transport
+its rows), hooks the forward of one module where a loss here is a function of several networks, and
+its SyncBatchNorm does not run on CPUs. Every process holds the same parameters and draws the same
+random numbers, so nothing has to be sent at the start.
 
 Alone (no torchrun) every function here is the plain one.
 """
@@ -30,7 +32,8 @@ from protoevfl.errors import UserError
 
 
 def join(device: str) -> None:
-    """Joins the processes that torchrun started (nccl between GPUs, gloo between CPUs); does nothing without it."""
+    """Joins the processes that torchrun started (nccl between GPUs, gloo between CPUs); does
+    nothing without it."""
     if not dist.is_available() or not dist.is_torchelastic_launched() or dist.is_initialized():
         return
     if int(os.environ["WORLD_SIZE"]) > 1:
@@ -84,7 +87,8 @@ def whole(part: Tensor, rows: int, where: slice) -> Tensor:
 
 
 class _Batch:
-    """What is being computed: whether batches are split here, and the rows of the one a network sees a share of."""
+    """What is being computed: whether batches are split here, and the rows of the one a network
+    sees a share of."""
 
     split = False
     rows: int | None = None
@@ -106,8 +110,9 @@ def batch_rows() -> int | None:
 
 
 class _Together(torch.autograd.Function):
-    """Shares of an output as a whole. Every process takes the gradient of the same loss, and parameters take the mean
-    over processes: so each share's gradient counts as often as there are processes."""
+    """Shares of an output as a whole. Every process takes the gradient of the same loss, and
+    parameters take the mean over processes: so each share's gradient counts as often as there are
+    processes."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor, rows: int, where: slice) -> Tensor:
@@ -132,7 +137,8 @@ def split(net: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def normalise(x: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor, int]:
-    """A share x (b, C, ...) of a batch, normalised by the whole batch's mean and variance; these; values a channel."""
+    """A share x (b, C, ...) of a batch, normalised by the whole batch's mean and variance; these;
+    values a channel."""
     axes, like = [0, *range(2, x.dim())], (1, -1, *[1] * (x.dim() - 2))
     n = rows * x.shape[2:].numel()
     mean = summed(x.sum(axes)) / n
@@ -146,7 +152,9 @@ def average(parameters: Iterable[nn.Parameter]) -> None:
     gradients = [p.grad for p in parameters if p.grad is not None] if count() > 1 else []
     if gradients:
         flat = _sum(torch.cat([g.flatten() for g in gradients])) / count()
-        for g, mean in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
+        for g, mean in zip(
+            gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True
+        ):
             g.copy_(mean.view_as(g))
 
 
@@ -155,7 +163,8 @@ def average(parameters: Iterable[nn.Parameter]) -> None:
 
 @dataclass(frozen=True)
 class Dealt:
-    """Rows (G, n, ...) of which this process holds those from `start` on; stands where a tensor of rows would.
+    """Rows (G, n, ...) of which this process holds those from `start` on; stands where a tensor of
+    rows would.
 
     Asking for rows is a joint act: every process asks for the same ones and gets them.
     """
@@ -212,13 +221,15 @@ class Dealt:
         return (at >= 0) & (at < held), at.clamp(0, held - 1)
 
     def whole(self, work: Callable[[Tensor], Tensor]) -> Tensor:
-        """`work` of all rows, (G, n, ...) -> (G, n, k), each process for its own; the results on every process."""
+        """`work` of all rows, (G, n, ...) -> (G, n, k), each process for its own; the results on
+        every process."""
         part = work(self.local)
         return whole(part, self.rows, slice(self.start, self.start + part.shape[1]))
 
 
 def deal(rows: Iterable[Tensor], device: torch.device) -> Tensor:
-    """Members' rows (n, ...) as (G, n, ...) on the device: all of them, or this process's share (typed as a tensor)."""
+    """Members' rows (n, ...) as (G, n, ...) on the device: all of them, or this process's share
+    (typed as a tensor)."""
     members = list(rows)
     n = len(members[0])
     if count() == 1:
@@ -235,7 +246,8 @@ def for_rows(rows: Tensor | Dealt, work: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def moments(rows: Tensor | Dealt, work: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (G, 1, k) over rows of `work`(rows), of rows that may be dealt out."""
+    """Mean and standard deviation (G, 1, k) over rows of `work`(rows), of rows that may be dealt
+    out."""
     part = work(rows.local if isinstance(rows, Dealt) else rows)
     if not isinstance(rows, Dealt):
         return part.mean(1, keepdim=True), part.std(1, keepdim=True)

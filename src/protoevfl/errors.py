@@ -1,4 +1,5 @@
-"""Errors a user can mend: one clear line that says what to do; the command line turns them into exit code 2."""
+"""Errors a user can mend: one clear line that says what to do; the command line turns them into
+exit code 2."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,11 +1,13 @@
-"""`ProtoEVFLClassifier`, a classifier with scikit-learn's habits on tables that belong to several parties.
+"""`ProtoEVFLClassifier`, a classifier with scikit-learn's habits on tables that belong to several
+parties.
 
     model = ProtoEVFLClassifier(preset="default").fit({"bank": bank, "insurer": insurer}, labels)
     model.predict({"bank": new_rows})                  # any party may be missing
 
-A table is a pandas or polars frame, a pyarrow Table, a numpy array (n, columns), or images (n, c, h, w). Row i of every
-table is the same customer; the first party holds the labels. Rows that only one party has go into `pools`; so do rows
-whose label is missing. For `cross_val_score` and `GridSearchCV`, which cut rows out, wrap the tables in `Parties`.
+A table is a pandas or polars frame, a pyarrow Table, a numpy array (n, columns), or images (n, c,
+h, w). Row i of every table is the same customer; the first party holds the labels. Rows that only
+one party has go into `pools`; so do rows whose label is missing. For `cross_val_score` and
+`GridSearchCV`, which cut rows out, wrap the tables in `Parties`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +42,8 @@ __all__ = ["Parties", "ProtoEVFLClassifier"]
 class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Vertical federated classifier, simulated in this process.
 
-    method, preset   as in protoevfl.toml; `overrides` sets single fields, such as {"head.epochs": 50}
+    method, preset   as in protoevfl.toml; `overrides` sets single fields, such as {"head.epochs":
+    50}
     seed             of everything random; the same seed gives the same model
     device           "auto", "cpu" or "cuda"
     progress         "auto" shows a bar in a notebook or terminal, True always, False never
@@ -79,16 +82,24 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         tables = named(parties)
         rows = same_rows(tables)
-        codes, own_codes = self._class_numbers(labels, rows, pool_labels, pools or {}, next(iter(tables)))
+        codes, own_codes = self._class_numbers(
+            labels, rows, pool_labels, pools or {}, next(iter(tables))
+        )
         known, unknown = np.flatnonzero(codes >= 0), np.flatnonzero(codes < 0)
         pools = dict(pools or {})
         if stray := sorted(set(pools) - set(tables)):
-            raise UserError(f"pools has '{stray[0]}', which is not among the parties {', '.join(tables)}")
+            raise UserError(
+                f"pools has '{stray[0]}', which is not among the parties {', '.join(tables)}"
+            )
         prepared = {n: prepare(n, t, pools.get(n), known, unknown) for n, t in tables.items()}
-        kind = kind_of("images" if isinstance(e, ImageEncoder) else "table" for e, _ in prepared.values())
+        kind = kind_of(
+            "images" if isinstance(e, ImageEncoder) else "table" for e, _ in prepared.values()
+        )
         wanted = dict(self.overrides or {})
         method = choose_method(self.method, self.preset, kind, wanted)
-        privacy = privacy_of(self.method, self.preset, "images" if kind == "images" else "table", wanted)
+        privacy = privacy_of(
+            self.method, self.preset, "images" if kind == "images" else "table", wanted
+        )
         device = choose_device(self.device)
         active = next(iter(prepared.values()))[1]
         with for_a_fit(self.progress) as observer:
@@ -103,18 +114,23 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 device=device,
                 observer=observer,
             )
-        self._keep(trained, {n: e for n, (e, _) in prepared.items()}, [t for _, t in prepared.values()])
+        self._keep(
+            trained, {n: e for n, (e, _) in prepared.items()}, [t for _, t in prepared.values()]
+        )
         return self
 
     def _class_numbers(
         self, labels: Any, rows: int, pool_labels: Any, pools: Mapping[str, Any], active: str
     ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Class numbers of the shared rows and of the first party's pool, over one list of classes."""
+        """Class numbers of the shared rows and of the first party's pool, over one list of
+        classes."""
         if pool_labels is None:
             codes, self.classes_ = encode_labels(labels, rows)
             return codes, None
         if pools.get(active) is None:
-            raise UserError(f"pool_labels belong to the pool of {active}, which pools does not have")
+            raise UserError(
+                f"pool_labels belong to the pool of {active}, which pools does not have"
+            )
         more = row_count(pools[active])
         both = [*np.asarray(labels, object).tolist(), *np.asarray(pool_labels, object).tolist()]
         if len(both) != rows + more:
@@ -122,37 +138,53 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes, self.classes_ = encode_labels(np.array(both, object), rows + more)
         return codes[:rows], codes[rows:]
 
-    def _keep(self, trained: Trained, encoders: Mapping[str, Encoder], tables: Sequence[PartyTable]) -> None:
+    def _keep(
+        self, trained: Trained, encoders: Mapping[str, Encoder], tables: Sequence[PartyTable]
+    ) -> None:
         nothing = torch.zeros(0, dtype=torch.int64)
         names = [str(c) for c in self.classes_]
         self.owner_: StoredOwner = trained.stored_owner(list(encoders), names, "label", nothing, {})
         self.party_names_ = tuple(encoders)
         self.parties_ = {
             name: StoredParty(
-                name=name, index=m, id_columns=(), id_rules=IdRules(), on_bad_ids="refuse", encoder=encoder,
-                method=trained.method, privacy=trained.privacy, dtype=str(tables[m].pool.dtype).removeprefix("torch."),
+                name=name,
+                index=m,
+                id_columns=(),
+                id_rules=IdRules(),
+                on_bad_ids="refuse",
+                encoder=encoder,
+                method=trained.method,
+                privacy=trained.privacy,
+                dtype=str(tables[m].pool.dtype).removeprefix("torch."),
                 state={n: t.cpu() for n, t in trained.parties[m].state().items()},
             )
             for m, (name, encoder) in enumerate(encoders.items())
-        }  # fmt: skip
+        }
         self.history_ = trained.history
         self.cost_ = trained.cost
 
     # ------------------------------------------------------------ predict
 
-    def predict_proba(self, parties: Any, present: Mapping[str, Any] | None = None) -> NDArray[np.float64]:
-        """(n, classes) from the parties given; `present` {name: (n,) true or false} says which rows each one has."""
+    def predict_proba(
+        self, parties: Any, present: Mapping[str, Any] | None = None
+    ) -> NDArray[np.float64]:
+        """(n, classes) from the parties given; `present` {name: (n,) true or false} says which rows
+        each one has."""
         check_is_fitted(self, "owner_")
         tables = named(parties, least=1)
         if stray := sorted(set(tables) - set(self.parties_)):
-            raise UserError(f"'{stray[0]}' is not a party of this model; it has {', '.join(self.parties_)}")
+            raise UserError(
+                f"'{stray[0]}' is not a party of this model; it has {', '.join(self.parties_)}"
+            )
         rows = same_rows(tables)
         here = torch.zeros(len(self.parties_), rows, dtype=torch.bool)
         embeddings: dict[int, Tensor] = {}
         own: Tensor | None = None
         for name, table in tables.items():
             party = self.parties_[name]
-            mask = torch.as_tensor(np.asarray((present or {}).get(name, np.ones(rows, np.bool_)), np.bool_))
+            mask = torch.as_tensor(
+                np.asarray((present or {}).get(name, np.ones(rows, np.bool_)), np.bool_)
+            )
             if mask.shape != (rows,):
                 raise UserError(f"present['{name}'] must have {rows} entries, one a row")
             here[party.index] = mask
@@ -188,7 +220,12 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if any(not isinstance(v, str | int | float | bool) for v in classes["values"]):
             raise UserError("only models whose classes are texts or numbers can be saved")
         parties = [self.parties_[name] for name in self.party_names_]
-        facts = {"method": method_facts(parties[0].method), "privacy": {}, "seed": self.seed, "classes": classes}
+        facts = {
+            "method": method_facts(parties[0].method),
+            "privacy": {},
+            "seed": self.seed,
+            "classes": classes,
+        }
         write_run(out, parties, self.owner_, {**facts, "parameters": self.get_params(deep=False)})
 
     @classmethod
@@ -196,7 +233,9 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A model that `save` wrote."""
         run = open_run(Path(path))
         if "parameters" not in run.manifest:
-            raise UserError(f"{path} was written by `protoevfl train`; use `protoevfl predict` with it")
+            raise UserError(
+                f"{path} was written by `protoevfl train`; use `protoevfl predict` with it"
+            )
         model = cls(**run.manifest["parameters"])
         model.owner_, model.party_names_ = run.need_owner(), run.names
         model.parties_ = {name: run.need_party(name) for name in run.names}

@@ -1,8 +1,10 @@
-"""The one training loop: epochs of shuffled batches, G members at once, on the CPU or as a CUDA graph.
+"""The one training loop: epochs of shuffled batches, G members at once, on the CPU or as a CUDA
+graph.
 
-The loss of a batch is a function (rows (G, B), step) -> (G,); members do not touch each other because the sum over
-members is differentiated and every parameter belongs to one member. On a GPU the first steps run as they are,
-then one step is captured and replayed: no Python, no host synchronisation, the same numbers.
+The loss of a batch is a function (rows (G, B), step) -> (G,); members do not touch each other
+because the sum over members is differentiated and every parameter belongs to one member. On a GPU
+the first steps run as they are, then one step is captured and replayed: no Python, no host
+synchronisation, the same numbers.
 """
 
 import math
@@ -16,22 +18,31 @@ from protoevfl import distributed
 from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
 
-Loss = Callable[[Tensor, Any], Tensor]  # (rows (G, B), step) -> (G,); step: a tensor () on a GPU, an int on the CPU
+# (rows (G, B), step) -> (G,); step: a tensor () on a GPU, an int on the CPU
+Loss = Callable[[Tensor, Any], Tensor]
 EAGER_STEPS = 3
 
 
-def adamw(parameters: Iterable[nn.Parameter], lr: float | Tensor, weight_decay: float) -> torch.optim.Optimizer:
-    """AdamW, element-wise, so that stacked members are independent; fused into one kernel where it can be."""
+def adamw(
+    parameters: Iterable[nn.Parameter], lr: float | Tensor, weight_decay: float
+) -> torch.optim.Optimizer:
+    """AdamW, element-wise, so that stacked members are independent; fused into one kernel where it
+    can be."""
     params = list(parameters)
     cuda = params[0].is_cuda
     return torch.optim.AdamW(params, lr=lr, weight_decay=weight_decay, fused=True, capturable=cuda)
 
 
 def sgd(
-    parameters: Iterable[nn.Parameter], lr: float | Tensor, weight_decay: float, momentum: float = 0.9
+    parameters: Iterable[nn.Parameter],
+    lr: float | Tensor,
+    weight_decay: float,
+    momentum: float = 0.9,
 ) -> torch.optim.Optimizer:
     """SGD with momentum."""
-    return torch.optim.SGD(list(parameters), lr=lr, weight_decay=weight_decay, momentum=momentum, fused=True)
+    return torch.optim.SGD(
+        list(parameters), lr=lr, weight_decay=weight_decay, momentum=momentum, fused=True
+    )
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "sgd": sgd}
@@ -43,7 +54,8 @@ def cosine(step: int, steps: int) -> float:
 
 
 class Stepper:
-    """One optimisation step, replayed as a CUDA graph after the first few where that is possible."""
+    """One optimisation step, replayed as a CUDA graph after the first few where that is
+    possible."""
 
     def __init__(self, step: Callable[[], None], device: torch.device, graph: bool = True) -> None:
         self.step, self.done = step, 0
@@ -68,7 +80,8 @@ class Stepper:
 
 
 def _counter(device: torch.device) -> Any:
-    """Zero: a tensor where steps are captured in a graph, else an int (random draws are faster with it)."""
+    """Zero: a tensor where steps are captured in a graph, else an int (random draws are faster with
+    it)."""
     return torch.zeros((), dtype=torch.int64, device=device) if device.type == "cuda" else 0
 
 
@@ -90,7 +103,8 @@ def fit(
     graph: bool = True,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Tensor:
-    """Trains in place; returns the mean loss of each epoch (epochs, G). `after` runs inside each step."""
+    """Trains in place; returns the mean loss of each epoch (epochs, G). `after` runs inside each
+    step."""
     if optimizer not in OPTIMIZERS:
         raise UserError(f"unknown optimizer '{optimizer}'; there are {', '.join(OPTIMIZERS)}")
     if rows < 1:
@@ -126,7 +140,8 @@ def fit(
     done = 0
     for epoch in range(epochs):
         shuffled = rnd.permutation(keys, purpose, epoch, rows)
-        order.copy_(torch.cat([shuffled, shuffled], 1)[:, : order.shape[1]])  # a last short batch wraps around
+        # a last short batch wraps around
+        order.copy_(torch.cat([shuffled, shuffled], 1)[:, : order.shape[1]])
         position *= 0
         total.zero_()
         for _ in range(per_epoch):

@@ -1,10 +1,11 @@
-"""The label owner's classifier: residual adaptors, a gate over parties, a small perceptron; E of them as one model.
+"""The label owner's classifier: residual adaptors, a gate over parties, a small perceptron; E of
+them as one model.
 
     f^_m = f_m + A_m f_m      g = softmax_m(w_m . f^_m)      logits = MLP( concat_m( M g_m f^_m ) )
 
-Every tensor has a leading ensemble axis E. Embeddings f are (E, M, B, d); a party that is missing leaves the softmax
-and its block is zero. `train_head` trains on fixed embeddings with mixup, noise, party dropout and, where asked,
-rows drawn for classes that lack labels.
+Every tensor has a leading ensemble axis E. Embeddings f are (E, M, B, d); a party that is missing
+leaves the softmax and its block is zero. `train_head` trains on fixed embeddings with mixup, noise,
+party dropout and, where asked, rows drawn for classes that lack labels.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ from protoevfl.models import Linear
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """How the head is trained; the same fields for every method that trains one on fixed embeddings."""
+    """How the head is trained; the same fields for every method that trains one on fixed
+    embeddings."""
 
     members: int = 5  # heads averaged
     hidden: int = 128
@@ -46,7 +48,9 @@ class HeadSettings:
 class HeadNet(nn.Module):
     """E heads on M parties' embeddings of width d."""
 
-    def __init__(self, keys: Tensor, parties: int, width: int, classes: int, settings: HeadSettings) -> None:
+    def __init__(
+        self, keys: Tensor, parties: int, width: int, classes: int, settings: HeadSettings
+    ) -> None:
         super().__init__()
         e, s = len(keys), settings
         self.keys, self.settings = keys, settings
@@ -55,10 +59,17 @@ class HeadNet(nn.Module):
         self.adaptor = nn.Parameter(zero) if s.adaptor else None
         narrow = (2 * rnd.uniform(keys, "adaptor", 0, (parties, width, rank)) - 1) / width**0.5
         self.narrow = nn.Parameter(narrow) if s.adaptor and rank < width else None
-        self.gate = nn.Parameter(torch.zeros(e, parties, width, device=keys.device)) if s.gate else None
-        sizes = [parties * width, s.hidden, s.hidden, classes] if s.hidden else [parties * width, classes]
+        self.gate = (
+            nn.Parameter(torch.zeros(e, parties, width, device=keys.device)) if s.gate else None
+        )
+        sizes = (
+            [parties * width, s.hidden, s.hidden, classes]
+            if s.hidden
+            else [parties * width, classes]
+        )
         self.layers = nn.ModuleList(
-            Linear(keys, f"head{n}", i, o) for n, (i, o) in enumerate(zip(sizes, sizes[1:], strict=False))
+            Linear(keys, f"head{n}", i, o)
+            for n, (i, o) in enumerate(zip(sizes, sizes[1:], strict=False))
         )
 
     def adapt(self, f: Tensor) -> Tensor:
@@ -71,20 +82,30 @@ class HeadNet(nn.Module):
         """Weights (E, M, B) of the parties present; equal ones without a gate."""
         if self.gate is not None:
             return gating.gate(f, self.gate, present)
-        here = f.new_ones(f.shape[:-1]) if present is None else _spread(present).to(f).expand(f.shape[:-1])
+        here = (
+            f.new_ones(f.shape[:-1])
+            if present is None
+            else _spread(present).to(f).expand(f.shape[:-1])
+        )
         return here / f.shape[-3]
 
-    def forward(self, f: Tensor, present: Tensor | None = None, step: rnd.Counter | None = None) -> Tensor:
+    def forward(
+        self, f: Tensor, present: Tensor | None = None, step: rnd.Counter | None = None
+    ) -> Tensor:
         """Logits (E, B, Z); dropout only where a step is given."""
         if present is not None:
-            f = torch.where(_spread(present).unsqueeze(-1), f, 0.0)  # what a missing party holds must not be used
+            # what a missing party holds must not be used
+            f = torch.where(_spread(present).unsqueeze(-1), f, 0.0)
         f = self.adapt(f)
         x = gating.aggregate(f, self.gates(f, present))  # (E, B, M*d)
         for n, layer in enumerate(self.layers):
             if n:
                 x = F.relu(x)
                 if step is not None and self.settings.dropout:
-                    kept = rnd.uniform(self.keys, f"dropout{n}", step, tuple(x.shape[1:])) >= self.settings.dropout
+                    kept = (
+                        rnd.uniform(self.keys, f"dropout{n}", step, tuple(x.shape[1:]))
+                        >= self.settings.dropout
+                    )
                     x = x * kept / (1 - self.settings.dropout)
             x = layer(x)
         return x
@@ -100,8 +121,11 @@ def partners(keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
     return rnd.permutation(keys, "partner", step, rows)
 
 
-def mixup(f: Tensor, y: Tensor, keys: Tensor, step: rnd.Counter, alpha: float) -> tuple[Tensor, Tensor]:
-    """lam (f, y) + (1 - lam) (f, y)[other row]; f (E, M, B, d), y (E, B, Z); one lam a member and step."""
+def mixup(
+    f: Tensor, y: Tensor, keys: Tensor, step: rnd.Counter, alpha: float
+) -> tuple[Tensor, Tensor]:
+    """lam (f, y) + (1 - lam) (f, y)[other row]; f (E, M, B, d), y (E, B, Z); one lam a member and
+    step."""
     lam = rnd.beta_symmetric(keys, "mixup", step, (1,), alpha)  # (E, 1)
     other = partners(keys, step, y.shape[1])
     f2 = f.gather(2, other[:, None, :, None].expand_as(f))
@@ -110,20 +134,23 @@ def mixup(f: Tensor, y: Tensor, keys: Tensor, step: rnd.Counter, alpha: float) -
 
 
 def present_in_both(present: Tensor, other: Tensor) -> Tensor:
-    """The parties (E, M, B) present in a row and in its partner; a row that would lose all keeps its own."""
+    """The parties (E, M, B) present in a row and in its partner; a row that would lose all keeps
+    its own."""
     both = present & present.gather(2, other[:, None].expand_as(present))
     return torch.where(both.any(1, keepdim=True), both, present)
 
 
 def drop_parties(keys: Tensor, step: rnd.Counter, parties: int, rows: int, rate: float) -> Tensor:
-    """A mask (E, M, B): each party missing with probability `rate`; a row that would lose all keeps all."""
+    """A mask (E, M, B): each party missing with probability `rate`; a row that would lose all keeps
+    all."""
     here = rnd.uniform(keys, "party-dropout", step, (parties, rows)) >= rate
     return here | ~here.any(1, keepdim=True)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Rows to draw each epoch for a class from given embeddings f (M, n, d), by their weights (n,)."""
+    """Rows to draw each epoch for a class from given embeddings f (M, n, d), by their weights
+    (n,)."""
 
     label: int
     rows: int
@@ -164,11 +191,17 @@ def train_head(
 
     def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
-        present = drop_parties(keys, step, parties, index.shape[1], s.party_dropout) if s.party_dropout else None
+        present = (
+            drop_parties(keys, step, parties, index.shape[1], s.party_dropout)
+            if s.party_dropout
+            else None
+        )
         start = n
         for extra, shares in zip(extras, edges, strict=True):
             mine = (index >= start) & (index < start + extra.rows)  # (E, B)
-            x = torch.where(mine[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x)
+            x = torch.where(
+                mine[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x
+            )
             start += extra.rows
         t, w = y[index], weight.gather(1, index)
         if s.noise:
@@ -181,18 +214,32 @@ def train_head(
         return soft_cross_entropy(net(x, present, step), t, w)
 
     fit(
-        loss, net.parameters(), keys, rows, epochs=s.epochs, batch=s.batch, lr=s.lr, weight_decay=s.weight_decay,
-        purpose="head", drop_last=False, optimizer=s.optimizer, decay=s.decay,
-    )  # fmt: skip
+        loss,
+        net.parameters(),
+        keys,
+        rows,
+        epochs=s.epochs,
+        batch=s.batch,
+        lr=s.lr,
+        weight_decay=s.weight_decay,
+        purpose="head",
+        drop_last=False,
+        optimizer=s.optimizer,
+        decay=s.decay,
+    )
     return net
 
 
 @torch.no_grad()
-def probabilities(net: HeadNet, f: Tensor, present: Tensor | None = None, batch: int = 4096) -> Tensor:
+def probabilities(
+    net: HeadNet, f: Tensor, present: Tensor | None = None, batch: int = 4096
+) -> Tensor:
     """Mean class probabilities (N, Z) of the ensemble on f (M, N, d)."""
     parts = []
     for start in range(0, max(1, f.shape[1]), batch):
         x = f[:, start : start + batch].expand(len(net.keys), -1, -1, -1)
-        here = present if present is None or present.dim() == 1 else present[:, start : start + batch]
+        here = (
+            present if present is None or present.dim() == 1 else present[:, start : start + batch]
+        )
         parts.append(net(x, here).softmax(-1))
     return torch.cat(parts, 1).mean(0)

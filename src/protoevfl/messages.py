@@ -1,9 +1,10 @@
 """Every type that crosses the wire, and nothing else does: this file is the privacy boundary.
 
-A message is a frozen dataclass of declared arrays and plain scalars. `encode` writes safetensors bytes (no code
-can hide in them); `decode` refuses, before it allocates anything, an unknown type, an undeclared or missing
-field, a wrong dtype, a shape that disagrees with the declared dimensions, or too many bytes, and then any
-value that is not finite. Down means active party -> party, up means party -> active party.
+A message is a frozen dataclass of declared arrays and plain scalars. `encode` writes safetensors
+bytes (no code can hide in them); `decode` refuses, before it allocates anything, an unknown type,
+an undeclared or missing field, a wrong dtype, a shape that disagrees with the declared dimensions,
+or too many bytes, and then any value that is not finite. Down means active party -> party, up means
+party -> active party.
 """
 
 import json
@@ -45,22 +46,24 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True)
 class WarmUp(Message):
-    """Train the extractor on your own rows, then reply with `Embeddings` of the aligned rows. Carries nothing."""
+    """Train the extractor on your own rows, then reply with `Embeddings` of the aligned rows.
+    Carries nothing."""
 
 
 @dataclass(frozen=True)
 class SendFeatures(Message):
-    """Tables: from now on reply with encoded columns and their bins instead of an embedding; `Embeddings` of the
-    aligned rows come first. Carries nothing. What is sent back are the columns themselves, scaled: whoever
-    receives it reads every number and category of these rows nearly exactly (docs/privacy.md)."""
+    """Tables: from now on reply with encoded columns and their bins instead of an embedding;
+    `Embeddings` of the aligned rows come first. Carries nothing. What is sent back are the columns
+    themselves, scaled: whoever receives it reads every number and category of these rows nearly
+    exactly (docs/privacy.md)."""
 
 
 @dataclass(frozen=True)
 class Embed(Message):
     """Reply with `Embeddings` of rows that both sides know to be shared. Carries nothing.
 
-    "aligned" rows are those of all parties, "further" ones are shared by the active party and the receiver but
-    not by everybody, "query" rows are to be predicted.
+    "aligned" rows are those of all parties, "further" ones are shared by the active party and the
+    receiver but not by everybody, "query" rows are to be predicted.
     """
 
     rows: str
@@ -68,13 +71,15 @@ class Embed(Message):
     def __post_init__(self) -> None:
         if self.rows not in ("aligned", "further", "query"):
             raise MessageError(
-                f"Embed.rows must be aligned, further or query, not {self.rows!r}: no other row may be asked for"
+                f"Embed.rows must be aligned, further or query, not {self.rows!r}: no other row "
+                "may be asked for"
             )
 
 
 @dataclass(frozen=True)
 class Learn(Message):
-    """One round of Proto-EVFL. Derived from labels: class means of the receiver's embeddings, class rates."""
+    """One round of Proto-EVFL. Derived from labels: class means of the receiver's embeddings, class
+    rates."""
 
     kind: ClassVar[str] = "prototypes"
     round: int
@@ -85,7 +90,8 @@ class Learn(Message):
 
 @dataclass(frozen=True)
 class Describe(Message):
-    """Reply with `Statistics` of the part of your pool that no aligned row covers. Carries nothing of labels."""
+    """Reply with `Statistics` of the part of your pool that no aligned row covers. Carries nothing
+    of labels."""
 
     groups: int
 
@@ -100,7 +106,8 @@ class ForwardBatch(Message):
 
 @dataclass(frozen=True)
 class BackwardBatch(Message):
-    """Split learning: the loss gradient at the embeddings just sent. Derived from labels, row by row."""
+    """Split learning: the loss gradient at the embeddings just sent. Derived from labels, row by
+    row."""
 
     kind: ClassVar[str] = "gradients"
     step: int
@@ -120,9 +127,11 @@ class Project(Message):
 
 @dataclass(frozen=True)
 class Guide(Message):
-    """FedHSSL: the other side's projections of the aligned rows, to predict; reply with `Parameters`.
+    """FedHSSL: the other side's projections of the aligned rows, to predict; reply with
+    `Parameters`.
 
-    Derived from the active party's columns (at the active party: from the others'), not from labels.
+    Derived from the active party's columns (at the active party: from the others'), not from
+    labels.
     """
 
     kind: ClassVar[str] = "embeddings"
@@ -132,7 +141,8 @@ class Guide(Message):
 
 @dataclass(frozen=True)
 class Merged(Message):
-    """FedHSSL: the parties' `Parameters`, averaged; take them over, reply with `Projections` (the last time `Done`)."""
+    """FedHSSL: the parties' `Parameters`, averaged; take them over, reply with `Projections` (the
+    last time `Done`)."""
 
     kind: ClassVar[str] = "parameters"
     epoch: int
@@ -141,7 +151,8 @@ class Merged(Message):
 
 @dataclass(frozen=True)
 class PartialGradients(Message):
-    """One-shot VFL: the loss gradient of every aligned row at the embeddings sent; reply with new `Embeddings`.
+    """One-shot VFL: the loss gradient of every aligned row at the embeddings sent; reply with new
+    `Embeddings`.
 
     Derived from labels row by row: clustering them gives back the labels up to their names.
     """
@@ -153,7 +164,8 @@ class PartialGradients(Message):
 
 @dataclass(frozen=True)
 class ForwardMixed(Message):
-    """FedCVT: reply with `MixedEmbeddings` of these aligned rows and of `pool` rows of your own choice."""
+    """FedCVT: reply with `MixedEmbeddings` of these aligned rows and of `pool` rows of your own
+    choice."""
 
     step: int
     pool: int
@@ -162,7 +174,8 @@ class ForwardMixed(Message):
 
 @dataclass(frozen=True)
 class BackwardMixed(Message):
-    """FedCVT: the loss gradients at the `MixedEmbeddings` just sent. Derived from labels, row by row."""
+    """FedCVT: the loss gradients at the `MixedEmbeddings` just sent. Derived from labels, row by
+    row."""
 
     kind: ClassVar[str] = "gradients"
     step: int
@@ -173,10 +186,11 @@ class BackwardMixed(Message):
 
 @dataclass(frozen=True)
 class Residuals(Message):
-    """Vertical logistic regression: p - y of every aligned row, the loss gradient at the scores sent; take one step and
-    reply with `Embeddings`, the new partial scores.
+    """Vertical logistic regression: p - y of every aligned row, the loss gradient at the scores
+    sent; take one step and reply with `Embeddings`, the new partial scores.
 
-    Derived from labels, and gives them away: p_z - y_z is below zero for the row's own class and for no other.
+    Derived from labels, and gives them away: p_z - y_z is below zero for the row's own class and
+    for no other.
     """
 
     kind: ClassVar[str] = "gradients"
@@ -186,17 +200,20 @@ class Residuals(Message):
     gradients: Tensor = array("rows", "classes")
 
 
-# to the active party's own extractor: these never cross, so no method declares them and no other party takes them
+# to the active party's own extractor: these never cross, so no method declares them and no other
+# party takes them
 
 
 @dataclass(frozen=True)
 class LearnLabels(Message):
-    """Train the extractor on these own rows and their labels; reply with `Done`. For the active party itself."""
+    """Train the extractor on these own rows and their labels; reply with `Done`. For the active
+    party itself."""
 
     kind: ClassVar[str] = "labels"
     rows: Tensor = array("rows", "width")
     labels: Tensor = array("rows", dtype=torch.int64)
-    offsets: Tensor = array("classes")  # added to the logits: log of own class rates over those of the shared rows
+    # added to the logits: log of own class rates over those of the shared rows
+    offsets: Tensor = array("classes")
 
 
 @dataclass(frozen=True)
@@ -210,7 +227,8 @@ class ForwardOwn(Message):
 
 @dataclass(frozen=True)
 class BackwardOwn(Message):
-    """LASER-VFL: the loss gradient at the embeddings of these own rows. For the active party itself."""
+    """LASER-VFL: the loss gradient at the embeddings of these own rows. For the active party
+    itself."""
 
     kind: ClassVar[str] = "gradients"
     step: int
@@ -228,8 +246,8 @@ class Done(Message):
 
 @dataclass(frozen=True)
 class Embeddings(Message):
-    """Representations of shared rows or rows to be predicted, one line each. Derived from the party's columns; after
-    `SendFeatures` they are these columns, encoded."""
+    """Representations of shared rows or rows to be predicted, one line each. Derived from the
+    party's columns; after `SendFeatures` they are these columns, encoded."""
 
     kind: ClassVar[str] = "embeddings"
     values: Tensor = array("rows", "width")
@@ -237,7 +255,8 @@ class Embeddings(Message):
 
 @dataclass(frozen=True)
 class Learned(Message):
-    """The party's answer to `Learn`: new embeddings of the aligned rows and its estimated class rates."""
+    """The party's answer to `Learn`: new embeddings of the aligned rows and its estimated class
+    rates."""
 
     kind: ClassVar[str] = "embeddings"
     values: Tensor = array("rows", "width")
@@ -257,7 +276,8 @@ class Statistics(Message):
 
 @dataclass(frozen=True)
 class Projections(Message):
-    """FedHSSL: the cross-party encoder's projections of the aligned rows. Derived from the party's columns."""
+    """FedHSSL: the cross-party encoder's projections of the aligned rows. Derived from the party's
+    columns."""
 
     kind: ClassVar[str] = "embeddings"
     values: Tensor = array("rows", "width")
@@ -265,7 +285,8 @@ class Projections(Message):
 
 @dataclass(frozen=True)
 class Parameters(Message):
-    """FedHSSL: weights and running figures of the shareable layers, as one vector. Trained on all rows of the party."""
+    """FedHSSL: weights and running figures of the shareable layers, as one vector. Trained on all
+    rows of the party."""
 
     kind: ClassVar[str] = "parameters"
     values: Tensor = array("size")
@@ -273,7 +294,8 @@ class Parameters(Message):
 
 @dataclass(frozen=True)
 class MixedEmbeddings(Message):
-    """FedCVT: representations of aligned rows and of some rows of the pool (which rows, only the party knows)."""
+    """FedCVT: representations of aligned rows and of some rows of the pool (which rows, only the
+    party knows)."""
 
     kind: ClassVar[str] = "embeddings"
     values: Tensor = array("batch", "width")
@@ -314,7 +336,8 @@ def payload_bytes(message: Message) -> int:
 
 
 def encode(message: Message) -> bytes:
-    """Safetensors bytes with type, version and scalars in the header; equal messages give equal bytes."""
+    """Safetensors bytes with type, version and scalars in the header; equal messages give equal
+    bytes."""
     cls = type(message)
     meta = {"type": cls.__name__, "version": str(VERSION), "scalars": json.dumps(scalars(message))}
     header: dict[str, Any] = {"__metadata__": meta}
@@ -333,8 +356,11 @@ def encode(message: Message) -> bytes:
     return len(text).to_bytes(8, "little") + text + b"".join(parts)
 
 
-def decode(data: bytes, dims: Mapping[str, int] | None = None, max_bytes: int = MAX_BYTES) -> Message:
-    """The message in `data`, or MessageError. `dims` fixes sizes the receiver knows, such as {"classes": 10}."""
+def decode(
+    data: bytes, dims: Mapping[str, int] | None = None, max_bytes: int = MAX_BYTES
+) -> Message:
+    """The message in `data`, or MessageError. `dims` fixes sizes the receiver knows, such as
+    {"classes": 10}."""
     from safetensors.torch import load
 
     cls, plain = _read_header(data, dict(dims or {}), max_bytes)
@@ -350,7 +376,9 @@ def decode(data: bytes, dims: Mapping[str, int] | None = None, max_bytes: int = 
     return cls(**plain, **tensors)
 
 
-def _read_header(data: bytes, dims: dict[str, int], max_bytes: int) -> tuple[type[Message], dict[str, Any]]:
+def _read_header(
+    data: bytes, dims: dict[str, int], max_bytes: int
+) -> tuple[type[Message], dict[str, Any]]:
     if len(data) > max_bytes:
         raise MessageError(f"message of {len(data):,} bytes, over the limit of {max_bytes:,}")
     length = int.from_bytes(data[:8], "little")
@@ -364,7 +392,9 @@ def _read_header(data: bytes, dims: dict[str, int], max_bytes: int) -> tuple[typ
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise MessageError("not a message: the header is not one of the declared types") from None
     if meta.get("version") != str(VERSION):
-        raise MessageError(f"{cls.__name__}: wire version {meta.get('version')!r}, this side speaks {VERSION}")
+        raise MessageError(
+            f"{cls.__name__}: wire version {meta.get('version')!r}, this side speaks {VERSION}"
+        )
     if set(meta) != {"type", "version", "scalars"}:
         raise MessageError(f"{cls.__name__}: undeclared entries in the header, {sorted(meta)}")
     _check_arrays(cls, header, dims)
@@ -375,7 +405,9 @@ def _read_header(data: bytes, dims: dict[str, int], max_bytes: int) -> tuple[typ
 def _check_arrays(cls: type[Message], header: Mapping[str, Any], dims: dict[str, int]) -> None:
     declared = _arrays(cls)
     if set(header) != set(declared):
-        raise MessageError(f"{cls.__name__} must hold the arrays {sorted(declared)}, not {sorted(header)}")
+        raise MessageError(
+            f"{cls.__name__} must hold the arrays {sorted(declared)}, not {sorted(header)}"
+        )
     for name, spec in declared.items():
         entry = header[name]
         try:
@@ -384,9 +416,13 @@ def _check_arrays(cls: type[Message], header: Mapping[str, Any], dims: dict[str,
         except (KeyError, TypeError):
             raise MessageError(f"{cls.__name__}.{name}: no dtype or shape") from None
         if dtype != spec["dtype"]:
-            raise MessageError(f"{cls.__name__}.{name} must be {spec['dtype']}, not {entry['dtype']}")
+            raise MessageError(
+                f"{cls.__name__}.{name} must be {spec['dtype']}, not {entry['dtype']}"
+            )
         if not sized or len(shape) != len(spec["dims"]) or math.prod(shape) > MAX_BYTES // 4:
-            raise MessageError(f"{cls.__name__}.{name} must have the axes {spec['dims']}, not {shape}")
+            raise MessageError(
+                f"{cls.__name__}.{name} must have the axes {spec['dims']}, not {shape}"
+            )
         for dim, size in zip(spec["dims"], shape, strict=True):
             if dims.setdefault(dim, size) != size:
                 raise MessageError(f"{cls.__name__}.{name}: {dim} is {size}, must be {dims[dim]}")
@@ -399,7 +435,11 @@ def _check_scalars(cls: type[Message], plain: Any) -> None:
     for name, kind in declared.items():
         value = plain[name]
         good = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-        if not good or (kind is float and not math.isfinite(value)) or (kind is str and len(value) > 64):
+        if (
+            not good
+            or (kind is float and not math.isfinite(value))
+            or (kind is str and len(value) > 64)
+        ):
             raise MessageError(f"{cls.__name__}.{name} must be a plain {kind.__name__}")
         if kind is int and not 0 <= value < 1 << 40:
             raise MessageError(f"{cls.__name__}.{name} = {value} is out of range")
@@ -409,7 +449,8 @@ def _check_scalars(cls: type[Message], plain: Any) -> None:
 
 
 def stack(messages: Sequence[M]) -> M:
-    """One message whose arrays carry a leading group axis (G, ...); types and scalars must agree."""
+    """One message whose arrays carry a leading group axis (G, ...); types and scalars must
+    agree."""
     first = messages[0]
     names = _arrays(type(first))
     return replace(first, **{n: torch.stack([getattr(m, n) for m in messages]) for n in names})

@@ -1,8 +1,9 @@
-"""What a method is: party work, owner work, and the talk between them as a generator that does no input or output.
+"""What a method is: party work, owner work, and the talk between them as a generator that does no
+input or output.
 
-`train` yields requests for the parties and receives their replies, or yields a `Report` for whoever watches. Who
-carries the requests (a loop in this process, a batched model on a GPU, NVFlare between companies) is the engine's
-affair, so the same code runs everywhere:
+`train` yields requests for the parties and receives their replies, or yields a `Report` for whoever
+watches. Who carries the requests (a loop in this process, a batched model on a GPU, NVFlare between
+companies) is the engine's affair, so the same code runs everywhere:
 
     replies = yield {m: Learn(...) for m in owner.parties}
 """
@@ -39,7 +40,8 @@ class PartyError:
 
 
 Exchanges = tuple[tuple[type[Message], type[Message]], ...]  # (request, reply) types
-PREDICTION: Exchanges = ((Embed, Embeddings),)  # what every method asks other parties for a prediction
+# what every method asks other parties for a prediction
+PREDICTION: Exchanges = ((Embed, Embeddings),)
 Requests = Mapping[int, Message]
 Replies = Mapping[int, Message]
 Talk = Generator[Requests | Report, Replies, None]
@@ -53,13 +55,15 @@ class Method(Protocol):
 
     @property
     def exchanges(self) -> Exchanges:
-        """The types of all that crosses a border while it trains and predicts; () where nothing does."""
+        """The types of all that crosses a border while it trains and predicts; () where nothing
+        does."""
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
         """The network of G parties; every parameter and buffer has a leading axis G."""
 
     def answer(self, cohort: "Cohort", request: Message) -> Message:
-        """The party side: stacked request in, stacked reply out. The only code that sees a party's rows."""
+        """The party side: stacked request in, stacked reply out. The only code that sees a party's
+        rows."""
 
     def train(self, owner: "LabelOwner") -> Talk:
         """The owner side, top to bottom like the algorithm box of a paper."""

@@ -1,9 +1,10 @@
 """Extractors and layers with a leading group axis G: G small networks as one batched model.
 
-Every parameter and buffer is (G, ...), so a member is a slice and stacking is concatenation. Members are
-initialised from their own key, hence equal alone and stacked. Layers in front of batch-norm have no bias.
-Convolutions run as one grouped convolution, linear layers as one batched product: measured on one H200 at
-about a tenth of the time of a loop over 20 networks (docs/performance.md).
+Every parameter and buffer is (G, ...), so a member is a slice and stacking is concatenation.
+Members are initialised from their own key, hence equal alone and stacked. Layers in front of
+batch-norm have no bias. Convolutions run as one grouped convolution, linear layers as one batched
+product: measured on one H200 at about a tenth of the time of a loop over 20 networks
+(docs/performance.md).
 """
 
 import math
@@ -23,7 +24,9 @@ def _init(keys: Tensor, name: str, shape: tuple[int, ...], fan_in: int) -> nn.Pa
 class Linear(nn.Module):
     """y = x W + b for each member: x (G, B, i) -> (G, B, o)."""
 
-    def __init__(self, keys: Tensor, name: str, i: int, o: int, bias: bool = True, zero: bool = False) -> None:
+    def __init__(
+        self, keys: Tensor, name: str, i: int, o: int, bias: bool = True, zero: bool = False
+    ) -> None:
         super().__init__()
         self.weight = _init(keys, name, (i, o), i)
         if zero:
@@ -31,13 +34,19 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(len(keys), 1, o, device=keys.device)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.bmm(x, self.weight) if self.bias is None else torch.baddbmm(self.bias, x, self.weight)
+        return (
+            torch.bmm(x, self.weight)
+            if self.bias is None
+            else torch.baddbmm(self.bias, x, self.weight)
+        )
 
 
 class Conv(nn.Module):
     """5x5 (or kxk) convolution of each member: x (B, G*ci, H, W) -> (B, G*co, H, W)."""
 
-    def __init__(self, keys: Tensor, name: str, ci: int, co: int, k: int = 5, bias: bool = True) -> None:
+    def __init__(
+        self, keys: Tensor, name: str, ci: int, co: int, k: int = 5, bias: bool = True
+    ) -> None:
         super().__init__()
         self.weight = _init(keys, name, (co, ci, k, k), ci * k * k)
         self.bias = nn.Parameter(torch.zeros(len(keys), co, device=keys.device)) if bias else None
@@ -49,7 +58,8 @@ class Conv(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation of each member's channels: x (B, G*c, ...). `track` off leaves the running buffers."""
+    """Batch normalisation of each member's channels: x (B, G*c, ...). `track` off leaves the
+    running buffers."""
 
     def __init__(self, keys: Tensor, c: int, affine: bool = True) -> None:
         super().__init__()
@@ -71,8 +81,11 @@ class BatchNorm(nn.Module):
         return F.batch_norm(x, mean, var, weight, bias, self.training, 0.1, 1e-5)
 
 
-def _shared_norm(x: Tensor, rows: int, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """The same for a share x (b, C, ...) of a batch of `rows` rows that several processes have; moves mean and var."""
+def _shared_norm(
+    x: Tensor, rows: int, mean: Tensor, var: Tensor, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    """The same for a share x (b, C, ...) of a batch of `rows` rows that several processes have;
+    moves mean and var."""
     y, seen, spread, n = distributed.normalise(x, rows)
     mean.lerp_(seen, 0.1)
     var.lerp_(spread * (n / max(1, n - 1)), 0.1)
@@ -102,7 +115,8 @@ class Extractor(nn.Module):
 
 
 class LeNet(Extractor):
-    """LeNet-5 on c x side x side views; with batch-norm unless `norm` is off (the paper's printed setting)."""
+    """LeNet-5 on c x side x side views; with batch-norm unless `norm` is off (the paper's printed
+    setting)."""
 
     def __init__(self, keys: Tensor, c: int, side: int, width: int = 84, norm: bool = True) -> None:
         super().__init__()
@@ -123,17 +137,20 @@ class LeNet(Extractor):
     def layers(self, x: Tensor) -> dict[str, Tensor]:
         g = len(x)
         x = x.transpose(0, 1).flatten(1, 2)  # (B, G*c, H, W)
-        if g > 1 and not x.is_cuda:  # a grouped convolution in a fifth of the time (docs/performance.md)
+        # a grouped convolution in a fifth of the time (docs/performance.md)
+        if g > 1 and not x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
         x = F.relu(F.max_pool2d(self.bn1(self.conv1(x)), 2))  # (B, G*6, H/2, W/2)
-        x = F.relu(F.max_pool2d(self.bn2(self.conv2(x)), 2))  # (B, G*16, H/4, W/4); pooled first: fewer to rectify
+        # (B, G*16, H/4, W/4); pooled first: fewer to rectify
+        x = F.relu(F.max_pool2d(self.bn2(self.conv2(x)), 2))
         conv = x.reshape(len(x), g, math.prod(x.shape[1:]) // g).transpose(0, 1)  # (G, B, flat)
         hidden = F.relu(rows_norm(self.bn3, self.fc1(conv)))  # (G, B, 120)
         return {"output": rows_norm(self.bn4, self.fc2(hidden)), "hidden": hidden, "conv": conv}
 
 
 class WideNet(Extractor):
-    """Four 3x3 convolutions (32, 32, 64, 64) and a linear layer, batch-norm after each: an own model's network."""
+    """Four 3x3 convolutions (32, 32, 64, 64) and a linear layer, batch-norm after each: an own
+    model's network."""
 
     def __init__(self, keys: Tensor, c: int, side: int, width: int = 128) -> None:
         super().__init__()
@@ -144,7 +161,8 @@ class WideNet(Extractor):
             for n, (i, o) in enumerate(zip(channels, channels[1:], strict=False))
         )
         self.norms = nn.ModuleList(BatchNorm(keys, o) for o in channels[1:])
-        self.pools = 3 if side >= 24 else 2  # a picture of 32 x 32 ends as 4 x 4, one of 14 x 14 as 3 x 3
+        # a picture of 32 x 32 ends as 4 x 4, one of 14 x 14 as 3 x 3
+        self.pools = 3 if side >= 24 else 2
         flat = 64 * (side >> self.pools) ** 2
         self.linear = Linear(keys, "linear", flat, width, bias=False)
         self.last_norm = BatchNorm(keys, width)
@@ -163,7 +181,8 @@ class WideNet(Extractor):
 
 
 class SkipMLP(Extractor):
-    """Two-layer perceptron plus a linear path that keeps the columns' linear information; for tables."""
+    """Two-layer perceptron plus a linear path that keeps the columns' linear information; for
+    tables."""
 
     def __init__(self, keys: Tensor, columns: int, width: int = 64, hidden: int = 128) -> None:
         super().__init__()
@@ -183,14 +202,19 @@ class SkipMLP(Extractor):
 class MLP5(Extractor):
     """Five linear layers, as the paper prints for tables; batch-norm unless `norm` is off."""
 
-    def __init__(self, keys: Tensor, columns: int, width: int = 64, hidden: int = 128, norm: bool = True) -> None:
+    def __init__(
+        self, keys: Tensor, columns: int, width: int = 64, hidden: int = 128, norm: bool = True
+    ) -> None:
         super().__init__()
         self.width = width
         sizes = [columns, hidden, hidden, hidden, hidden, width]
         pairs = list(zip(sizes, sizes[1:], strict=False))
-        self.linears = nn.ModuleList(Linear(keys, f"fc{n}", i, o, not norm) for n, (i, o) in enumerate(pairs))
+        self.linears = nn.ModuleList(
+            Linear(keys, f"fc{n}", i, o, not norm) for n, (i, o) in enumerate(pairs)
+        )
         self.norms = nn.ModuleList(
-            BatchNorm(keys, o, affine=n < 4) if norm else nn.Identity() for n, (_, o) in enumerate(pairs)
+            BatchNorm(keys, o, affine=n < 4) if norm else nn.Identity()
+            for n, (_, o) in enumerate(pairs)
         )
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
@@ -203,9 +227,14 @@ class MLP5(Extractor):
 
 
 def extractor(
-    shape: tuple[int, ...], keys: Tensor, norm: bool = True, table: str = "skip", width: int | None = None
+    shape: tuple[int, ...],
+    keys: Tensor,
+    norm: bool = True,
+    table: str = "skip",
+    width: int | None = None,
 ) -> Extractor:
-    """The extractor for rows of this shape: (c, H, W) images (84 wide unless told) or (columns,) tables (64 wide)."""
+    """The extractor for rows of this shape: (c, H, W) images (84 wide unless told) or (columns,)
+    tables (64 wide)."""
     if len(shape) == 3:
         return LeNet(keys, shape[0], shape[1], width or 84, norm=norm)
     if table == "mlp5":
@@ -220,9 +249,13 @@ def inputs(rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def embed(
-    net: nn.Module, rows: Tensor | distributed.Dealt, layers: tuple[str, ...] = ("output",), batch: int = 2048
+    net: nn.Module,
+    rows: Tensor | distributed.Dealt,
+    layers: tuple[str, ...] = ("output",),
+    batch: int = 2048,
 ) -> Tensor:
-    """Embeddings (G, n, width) of stored rows (G, n, ...), evaluation mode, several layers side by side."""
+    """Embeddings (G, n, width) of stored rows (G, n, ...), evaluation mode, several layers side by
+    side."""
     if isinstance(rows, distributed.Dealt):
         return rows.whole(lambda mine: embed(net, mine, layers, batch))
     net.eval()

@@ -115,7 +115,9 @@ class Notebook(Observer):
         known = f' value="{done}" max="{total}"' if total else ""
         count = f" {done}/{total}" if total > 1 else ""
         seconds = time.monotonic() - self.start
-        return f"<div><progress{known}></progress> {html.escape(what)}{count}, {seconds:.0f} s</div>"
+        return (
+            f"<div><progress{known}></progress> {html.escape(what)}{count}, {seconds:.0f} s</div>"
+        )
 
 
 def in_notebook() -> bool:
@@ -126,7 +128,8 @@ def in_notebook() -> bool:
 
 @contextmanager
 def for_a_fit(wanted: bool | str) -> Iterator[Observer]:
-    """The observer of a `fit`: a notebook's bar, the terminal's bars ("auto": if there is one), or nobody."""
+    """The observer of a `fit`: a notebook's bar, the terminal's bars ("auto": if there is one), or
+    nobody."""
     if wanted and in_notebook():
         bar = Notebook()
         yield bar

@@ -1,4 +1,5 @@
-"""What a command tells while it works: bars with the time left, and notes; all on stderr, so that stdout is the result.
+"""What a command tells while it works: bars with the time left, and notes; all on stderr, so that
+stdout is the result.
 
     with bar("drawing") as step:          # step(done, total), as often as you like
         render(..., progress=step)
@@ -8,7 +9,8 @@
         bars.show("vanilla, seed 3", 17, 60)
         bars.drop("vanilla, seed 3")
 
-Nothing is drawn with --quiet or when stderr is not a terminal. Rich is imported when the first bar is drawn.
+Nothing is drawn with --quiet or when stderr is not a terminal. Rich is imported when the first bar
+is drawn.
 """
 
 import contextlib
@@ -34,7 +36,8 @@ OUTPUT = Output()
 
 
 def is_secondary_rank() -> bool:
-    """Whether this is one of torchrun's processes but the first: that one alone speaks and writes files."""
+    """Whether this is one of torchrun's processes but the first: that one alone speaks and writes
+    files."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "0") != "0"
 
 
@@ -59,17 +62,23 @@ class Bars:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self.progress is not None:
             self.progress.stop()
 
     def show(self, line: str, done: int, total: int = 0, title: str | None = None) -> None:
-        """Draws or updates a line; a smaller `done` or another `total` (a new phase) starts its clock again."""
+        """Draws or updates a line; a smaller `done` or another `total` (a new phase) starts its
+        clock again."""
         if self.progress is None:
             return
         task = self.lines.get(line)
-        if task is not None and (done < self._of(task).completed or (total or None) != self._of(task).total):
+        if task is not None and (
+            done < self._of(task).completed or (total or None) != self._of(task).total
+        ):
             self.drop(line)  # rich cannot take a total back, and a new phase has its own time
         if line not in self.lines:
             self.lines[line] = self.progress.add_task(title or line, total=total or None)
@@ -112,7 +121,12 @@ def _rich_progress() -> Any:
     )
 
     columns = (
-        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
-        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     return Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4)

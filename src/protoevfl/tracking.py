@@ -35,7 +35,9 @@ class Tracker(Observer):
 
     def report(self, report: Report, run: int = 0) -> None:
         """One report of a method; reports of a phase are counted where they carry no step."""
-        self.steps[report.phase] = step = max(report.step, self.steps.get(report.phase, 0) + (not report.step))
+        self.steps[report.phase] = step = max(
+            report.step, self.steps.get(report.phase, 0) + (not report.step)
+        )
         for name, value in numbers(report.values):
             self._write(f"{report.phase}/{name}", value, step)
         if report.steps:
@@ -83,7 +85,9 @@ class TensorBoardWriter:
         from torch.utils.tensorboard import SummaryWriter
 
         self.writer: Any = SummaryWriter(where or "tensorboard")
-        self.writer.add_text("settings", "\n".join(f"{name} = {value}  " for name, value in settings.items()))
+        self.writer.add_text(
+            "settings", "\n".join(f"{name} = {value}  " for name, value in settings.items())
+        )
 
     def number(self, name: str, value: float, step: int) -> None:
         self.writer.add_scalar(name.replace(" ", "_"), value, step)
@@ -100,7 +104,8 @@ WRITERS: dict[str, Callable[[str, Mapping[str, Any]], Writer]] = {
 
 @contextlib.contextmanager
 def start(wanted: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Tracker]:
-    """A tracker with a writer for each of `wanted`, "mlflow[=URI]" or "tensorboard[=FOLDER]"; closed at the end."""
+    """A tracker with a writer for each of `wanted`, "mlflow[=URI]" or "tensorboard[=FOLDER]";
+    closed at the end."""
     for text in wanted:
         check(text.partition("=")[0])
     tracker = Tracker()
@@ -122,7 +127,8 @@ def check(name: str) -> None:
 
 
 def numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Every number in nested mappings and lists, with its path as a name; texts, flags and None are left out.
+    """Every number in nested mappings and lists, with its path as a name; texts, flags and None are
+    left out.
 
     >>> list(numbers({"loss": 0.5, "prior": [0.2, 0.8], "test": {"auc": None, "accuracy": 1}}))
     [('loss', 0.5), ('prior/0', 0.2), ('prior/1', 0.8), ('test/accuracy', 1.0)]

@@ -1,11 +1,12 @@
-"""Settings that a user gives, checked in one place: TOML files, `--set`, job specifications, policies.
+"""Settings that a user gives, checked in one place: TOML files, `--set`, job specifications,
+policies.
 
 The keys of a file are the fields of a frozen dataclass, and the annotations say what each allows:
 
     seed: Annotated[int, Between(0, 99)] = 0
 
-pydantic checks the values, strictly: no bool for an int, no text for a number, no unknown name. It is
-imported when a value is checked, so that what the package ships (its presets) works without it.
+pydantic checks the values, strictly: no bool for an int, no text for a number, no unknown name. It
+is imported when a value is checked, so that what the package ships (its presets) works without it.
 """
 
 import dataclasses
@@ -30,7 +31,8 @@ MOST_DOTS = 100  # of a line outside quotes: tomllib takes time quadratic in the
 MOST = 2**31 - 1
 
 
-# ---------------------------------------------------------------- what a field allows beyond its type
+# ---------------------------------------------------------------- what a field allows beyond its
+# type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +69,8 @@ class Matching:
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """A list of distinct texts; one text alone is a list of one, and "all" is None where `every` is set."""
+    """A list of distinct texts; one text alone is a list of one, and "all" is None where `every` is
+    set."""
 
     words: str = "a list of names in quotes"
     least: int = 0
@@ -128,11 +131,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise UserError(f"{path} is larger than {MOST_BYTES:,} bytes; no file of settings needs that")
+            raise UserError(
+                f"{path} is larger than {MOST_BYTES:,} bytes; no file of settings needs that"
+            )
         text = data.decode()
         for number, line in enumerate(text.splitlines(), 1):
             if re.sub(r"\"[^\"]*\"|'[^']*'", "", line).count(".") > MOST_DOTS:
-                raise UserError(f"{path}: line {number} has more than {MOST_DOTS} dots outside quotes")
+                raise UserError(
+                    f"{path}: line {number} has more than {MOST_DOTS} dots outside quotes"
+                )
         return tomllib.loads(text.replace("\r\n", "\n"))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
@@ -145,13 +152,16 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def checked(cls: type[T], values: Any, where: str, **given: Any) -> T:
-    """The tables of a file as a `cls`, or one line that names the place, what is allowed and what was given.
+    """The tables of a file as a `cls`, or one line that names the place, what is allowed and what
+    was given.
 
     where: the file
     given: fields that the program fills in and a file must not name
     """
     for name in values.keys() & given.keys() if isinstance(values, Mapping) else ():
-        raise UserError(f"{where} has no key '{name}'; {nearest(name, annotations(cls).keys() - given)}")
+        raise UserError(
+            f"{where} has no key '{name}'; {nearest(name, annotations(cls).keys() - given)}"
+        )
     return _validated(cls, values, _Place(where), given)
 
 
@@ -159,7 +169,8 @@ def checked(cls: type[T], values: Any, where: str, **given: Any) -> T:
 
 
 def from_dotted(cls: type[T], values: Mapping[str, Any], called: str) -> T:
-    """A dataclass from names and values, where dots reach into groups; `called` is its name in errors.
+    """A dataclass from names and values, where dots reach into groups; `called` is its name in
+    errors.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Head:
@@ -182,7 +193,9 @@ def assembled(cls: type[T], values: Mapping[str, Any]) -> T:
         raise UserError(f"{cls.__name__}: {error}") from None
 
 
-def over_shipped(cls: type[T], shipped: Mapping[str, Any], given: Mapping[str, Any], called: str) -> T:
+def over_shipped(
+    cls: type[T], shipped: Mapping[str, Any], given: Mapping[str, Any], called: str
+) -> T:
     """What the package ships, with what a user gave on top; only the latter needs a check."""
     return from_dotted(cls, {**shipped, **given}, called) if given else assembled(cls, shipped)
 
@@ -257,11 +270,14 @@ class _Place:
 
 
 def _validated(cls: type[T], values: Any, place: _Place, given: Mapping[str, Any]) -> T:
-    """Through JSON, in which pydantic is strict about scalars and still takes tables for dataclasses."""
+    """Through JSON, in which pydantic is strict about scalars and still takes tables for
+    dataclasses."""
     from pydantic import ValidationError
 
     def refuse(value: Any) -> Any:
-        raise UserError(f"{place.name}: {_short(value)} is no number, text, true, false or list of them")
+        raise UserError(
+            f"{place.name}: {_short(value)} is no number, text, true, false or list of them"
+        )
 
     try:
         whole = {**values, **given} if given and isinstance(values, Mapping) else values
@@ -283,7 +299,8 @@ def _validated(cls: type[T], values: Any, place: _Place, given: Mapping[str, Any
 
 
 def _line(cls: type, values: Any, problem: Any, place: _Place, given: Collection[str]) -> str:
-    """One line on what pydantic found, about the field that holds it and not a part of its value."""
+    """One line on what pydantic found, about the field that holds it and not a part of its
+    value."""
     hint: Any = cls
     value, path, known = values, list[Any](), dict[str, Any]()
     for part in problem["loc"]:
@@ -332,7 +349,8 @@ def _adapter(cls: Any) -> Any:
 
 
 def annotations(cls: Any) -> dict[str, Any]:
-    """{key: annotation} of a dataclass; a key is the field's name or, where the class says so, its alias."""
+    """{key: annotation} of a dataclass; a key is the field's name or, where the class says so, its
+    alias."""
     hints = typing.get_type_hints(cls, include_extras=True)
     key = getattr(cls, "__pydantic_config__", {}).get("alias_generator", str)
     return {key(field.name): hints[field.name] for field in dataclasses.fields(cls)}

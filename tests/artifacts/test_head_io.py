@@ -39,7 +39,9 @@ def test_head_nets_come_back(gate: bool, adaptor: bool, hidden: int) -> None:
 
 
 def test_three_heads_come_back() -> None:
-    head = stir(ThreeHeads(torch.tensor([5, 9]), 2, WIDTH, CLASSES, HeadSettings(gate=False, adaptor=False)))
+    head = stir(
+        ThreeHeads(torch.tensor([5, 9]), 2, WIDTH, CLASSES, HeadSettings(gate=False, adaptor=False))
+    )
     again = head_io.unpack(*head_io.pack(head))
     a, b = torch.randn(2, 2, 2, 5, WIDTH)
     assert torch.equal(again(a, b), head(a, b))
@@ -48,14 +50,21 @@ def test_three_heads_come_back() -> None:
 def test_facts_are_plain_json_of_known_settings() -> None:
     facts, _ = head_io.pack(HeadNet(torch.tensor([5]), PARTIES, WIDTH, CLASSES, HeadSettings()))
     assert set(facts["settings"]) == {f.name for f in dataclasses.fields(HeadSettings)}
-    assert (facts["parties"], facts["width"], facts["classes"], facts["members"]) == (PARTIES, WIDTH, CLASSES, 1)
+    assert (facts["parties"], facts["width"], facts["classes"], facts["members"]) == (
+        PARTIES,
+        WIDTH,
+        CLASSES,
+        1,
+    )
 
 
 def test_other_heads_and_wrong_tensors_are_refused() -> None:
     with pytest.raises(UserError, match="no head that can be kept"):
         head_io.pack(nn.Linear(2, 2))
     assert head_io.unpack(*head_io.pack(None)) is None  # the joint model of tables has none
-    facts, tensors = head_io.pack(HeadNet(torch.tensor([5]), PARTIES, WIDTH, CLASSES, HeadSettings()))
+    facts, tensors = head_io.pack(
+        HeadNet(torch.tensor([5]), PARTIES, WIDTH, CLASSES, HeadSettings())
+    )
     with pytest.raises(UserError, match="does not fit"):
         head_io.unpack({**facts, "classes": 5}, tensors)
     with pytest.raises(UserError, match="not known"):

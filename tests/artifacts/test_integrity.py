@@ -21,7 +21,9 @@ def make(folder: Path) -> Path:
 def test_sealed_facts_and_tensors_come_back(tmp_path: Path) -> None:
     folder = make(tmp_path / "f")
     assert integrity.unseal(folder, "facts.json", "kind")["n"] == 3
-    assert torch.equal(integrity.read_tensors(folder / "a.safetensors")["x"], torch.arange(6.0).view(2, 3).T)
+    assert torch.equal(
+        integrity.read_tensors(folder / "a.safetensors")["x"], torch.arange(6.0).view(2, 3).T
+    )
 
 
 def test_a_changed_byte_a_lost_file_and_another_version_are_refused(tmp_path: Path) -> None:
@@ -55,7 +57,9 @@ def test_files_outside_the_folder_are_not_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_interrupted_block_leaves_nothing_and_keeps_the_old(tmp_path: Path, error: type[BaseException]) -> None:
+def test_an_interrupted_block_leaves_nothing_and_keeps_the_old(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
     out = tmp_path / "run"
     with integrity.whole(out) as part:
         (part / "old").write_text("1")

@@ -14,7 +14,17 @@ def test_what_was_saved_is_what_is_loaded(run: Run, tmp_path: Path) -> None:
     owner = run.need_owner()
     owner.save(tmp_path / "owner")
     again = StoredOwner.load(tmp_path / "owner")
-    for name in ("parties", "classes", "label_column", "method", "privacy", "metrics", "unseen", "rare", "key"):
+    for name in (
+        "parties",
+        "classes",
+        "label_column",
+        "method",
+        "privacy",
+        "metrics",
+        "unseen",
+        "rare",
+        "key",
+    ):
         assert getattr(again, name) == getattr(owner, name)
     assert torch.equal(again.labels, owner.labels)
     assert torch.equal(again.subset(again.test, (0, 2)), owner.subset(owner.test, (0, 2)))
@@ -24,7 +34,9 @@ def test_a_subset_is_all_rows_with_these_parties(run: Run) -> None:
     owner = run.need_owner()
     rows = owner.test
     here = torch.tensor([[True], [False], [True]]).expand(-1, len(rows.labels))
-    assert torch.equal(owner.subset(rows, (0, 2)), owner.probabilities(rows.embeddings, here, rows.own))
+    assert torch.equal(
+        owner.subset(rows, (0, 2)), owner.probabilities(rows.embeddings, here, rows.own)
+    )
 
 
 def test_a_party_that_is_not_there_need_not_send(run: Run) -> None:

@@ -1,4 +1,5 @@
-"""A party as a run keeps it: it embeds its own rows as it did in training, and a damaged folder says so."""
+"""A party as a run keeps it: it embeds its own rows as it did in training, and a damaged folder
+says so."""
 
 from pathlib import Path
 
@@ -22,20 +23,30 @@ def rows(party: StoredParty) -> torch.Tensor:
     return torch.randn(30, *row_shape(party.encoder), generator=torch.Generator().manual_seed(0))
 
 
-def test_what_was_saved_embeds_alike(party: StoredParty, rows: torch.Tensor, tmp_path: Path) -> None:
+def test_what_was_saved_embeds_alike(
+    party: StoredParty, rows: torch.Tensor, tmp_path: Path
+) -> None:
     party.save(tmp_path / "copy")
     again = StoredParty.load(tmp_path / "copy")
     assert torch.equal(party.embed([rows]), again.embed([rows]))
-    assert (again.name, again.index, again.id_columns) == (party.name, party.index, party.id_columns)
+    assert (again.name, again.index, again.id_columns) == (
+        party.name,
+        party.index,
+        party.id_columns,
+    )
 
 
 def test_no_optimiser_is_stored(party: StoredParty, tmp_path: Path) -> None:
-    changed = StoredParty(**{**vars(party), "state": {**party.state, "optimizer.step": torch.zeros(1)}})
+    changed = StoredParty(
+        **{**vars(party), "state": {**party.state, "optimizer.step": torch.zeros(1)}}
+    )
     changed.save(tmp_path / "copy")
     assert "optimizer.step" not in StoredParty.load(tmp_path / "copy").state
 
 
-def test_batches_do_not_matter_and_no_rows_give_none(party: StoredParty, rows: torch.Tensor) -> None:
+def test_batches_do_not_matter_and_no_rows_give_none(
+    party: StoredParty, rows: torch.Tensor
+) -> None:
     whole = party.embed([rows])
     torch.testing.assert_close(party.embed([rows[:7], rows[7:]]), whole)
     assert party.embed([]).shape == (0, whole.shape[1])

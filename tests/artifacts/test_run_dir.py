@@ -24,7 +24,9 @@ def test_the_layout_and_nothing_else(trained: Path) -> None:
     own = {"party.json", "encoder.json", "model.safetensors"}
     pair = {"alignment.json", "aligned_rows.i64"}  # of each other party with the active one
     owner = {"owner.json", "head.safetensors", "test.safetensors", "metrics.json"}
-    expected = {f"{p}/{f}" for p in ("bank", "insurer", "telco") for f in own} | {f"owner/{f}" for f in owner}
+    expected = {f"{p}/{f}" for p in ("bank", "insurer", "telco") for f in own} | {
+        f"owner/{f}" for f in owner
+    }
     expected |= {f"{p}/{f}" for p in ("insurer", "telco") for f in pair}
     assert files == expected | {"run.json"}
     manifest = json.loads((trained / "run.json").read_text())
@@ -90,7 +92,8 @@ def test_folders_can_be_taken_away(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["bank/model.safetensors", "bank/encoder.json", "owner/head.safetensors", "bank/party.json"]
+    "file",
+    ["bank/model.safetensors", "bank/encoder.json", "owner/head.safetensors", "bank/party.json"],
 )
 def test_damage_is_noticed(copy: Path, file: str) -> None:
     data = bytearray((copy / file).read_bytes())
@@ -109,7 +112,9 @@ def test_a_folder_of_another_run_does_not_fit(copy: Path, config: Config) -> Non
         open_run(config.path.parent)
 
 
-def test_a_company_adds_its_part_and_the_manifest_names_what_is_here(run: Run, tmp_path: Path) -> None:
+def test_a_company_adds_its_part_and_the_manifest_names_what_is_here(
+    run: Run, tmp_path: Path
+) -> None:
     names = run.names
     facts = {name: run.manifest[name] for name in ("method", "privacy", "seed")}
     add_to_run(tmp_path, names, run.parties[names[1]], facts)

@@ -1,4 +1,5 @@
-"""An audit of a tiny run: complete, readable, and it tells a defended run from an undefended one."""
+"""An audit of a tiny run: complete, readable, and it tells a defended run from an undefended
+one."""
 
 import json
 import math
@@ -43,7 +44,16 @@ def test_an_undefended_run_is_broken_and_has_no_guarantee(facts: dict) -> None: 
 
 def test_the_report_is_complete_and_loads_nothing(facts: dict) -> None:  # type: ignore[type-arg]
     text, html = markdown(facts), page(facts)
-    for title in ("In short", "What crosses", "labels", "single people", "columns", "guaranteed", "costs", "Settings"):
+    for title in (
+        "In short",
+        "What crosses",
+        "labels",
+        "single people",
+        "columns",
+        "guaranteed",
+        "costs",
+        "Settings",
+    ):
         assert title in text
         assert title in html
     assert "http" not in html
@@ -53,7 +63,12 @@ def test_the_report_is_complete_and_loads_nothing(facts: dict) -> None:  # type:
 
 
 def test_a_guarded_run_stays_within_its_proof() -> None:
-    made = audit(RunConfig(**{**CELL, "parties": 2}, overrides={**TINY, **GUARD}), [0, 1], device="cpu", known=(0,))  # type: ignore[arg-type]
+    made = audit(
+        RunConfig(**{**CELL, "parties": 2}, overrides={**TINY, **GUARD}),
+        [0, 1],
+        device="cpu",
+        known=(0,),
+    )  # type: ignore[arg-type]
     assert made["guess_bound"] < 0.15
     assert math.isclose(made["ledger"][0]["epsilon"], 1.36, abs_tol=0.01)
     passive = next(f for f in made["canary"] if f["threat"] == "passive")
@@ -63,9 +78,14 @@ def test_a_guarded_run_stays_within_its_proof() -> None:
 
 def test_the_active_party_is_not_guarded_and_others_are() -> None:
     config = RunConfig(**CELL, overrides={**TINY, **GUARD})  # type: ignore[arg-type]
-    said = {p: q for p, q, _ in record(config, [0], device="cpu")[0].transcript if isinstance(q, Learn)}
-    bare = {p: q for p, q, _ in record(config, [0], privacy=PrivacySettings(), device="cpu")[0].transcript
-            if isinstance(q, Learn) and q.round == 0}  # fmt: skip
+    said = {
+        p: q for p, q, _ in record(config, [0], device="cpu")[0].transcript if isinstance(q, Learn)
+    }
+    bare = {
+        p: q
+        for p, q, _ in record(config, [0], privacy=PrivacySettings(), device="cpu")[0].transcript
+        if isinstance(q, Learn) and q.round == 0
+    }
     assert (said[1].prototypes - bare[1].prototypes).norm() > 0.1 * bare[1].prototypes.norm()
     assert set(said) == {0, 1, 2}
 
@@ -78,7 +98,9 @@ def test_one_way_sends_nothing_down() -> None:
 
 
 def test_privacy_settings_are_taken_out_of_the_overrides() -> None:
-    plain, privacy = privacy_of(RunConfig(overrides={"rounds.count": 1, "privacy.rank": 3, "privacy.audit": True}))
+    plain, privacy = privacy_of(
+        RunConfig(overrides={"rounds.count": 1, "privacy.rank": 3, "privacy.audit": True})
+    )
     assert plain.overrides == {"rounds.count": 1}
     assert privacy.rank == 3
 
@@ -87,11 +109,32 @@ def test_the_command_writes_three_files(tmp_path: Path, capsys: pytest.CaptureFi
     settings = [f"--set={k}={v}" for k, v in {**TINY, **GUARD}.items()]
     cell = ["--aligned=60", "--pool=80", "--parties=2", "--seeds=0", "--known=0", "--device=cpu"]
     assert main(["audit", *cell, *settings, "--out", str(tmp_path / "a"), "--quiet"]) == 0
-    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["audit.html", "audit.json", "audit.md"]
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [
+        "audit.html",
+        "audit.json",
+        "audit.md",
+    ]
     assert "labelled rows" in capsys.readouterr().out
     again = tmp_path / "cell.json"
-    again.write_text(json.dumps({"dataset": "digits", "aligned": 60, "pool": 80, "parties": 2, "overrides": TINY}))
-    assert main(["audit", str(again), "--seeds=0", "--known=0", "--out", str(tmp_path / "b"), "--device=cpu"]) == 0
+    again.write_text(
+        json.dumps(
+            {"dataset": "digits", "aligned": 60, "pool": 80, "parties": 2, "overrides": TINY}
+        )
+    )
+    assert (
+        main(
+            [
+                "audit",
+                str(again),
+                "--seeds=0",
+                "--known=0",
+                "--out",
+                str(tmp_path / "b"),
+                "--device=cpu",
+            ]
+        )
+        == 0
+    )
 
 
 def test_a_bad_source_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,5 @@
-"""Figures from recordings: every attacker once, nothing where nothing crossed, numbers that can be checked by hand."""
+"""Figures from recordings: every attacker once, nothing where nothing crossed, numbers that can be
+checked by hand."""
 
 from dataclasses import replace
 from functools import partial
@@ -72,12 +73,20 @@ def recording(
     rows = normal(seed, ROWS, WIDTH) if rows is None else rows
     table = PartyTable("party", rows[:1], rows, rows[:1], spans=spans)
     owner = LabelOwner(labels, CLASSES, tuple(range(parties)), rnd.key(seed, "owner"))
-    world: Any = SimpleNamespace(owner=owner, tables=[table] * parties, labels=SimpleNamespace(aligned=labels))
-    numbers: dict[str, Any] = {"metrics": {"accuracy": 0.5}, "crossed": {"up": 7, "down": 5}, "pseudo_labels": {}}
+    world: Any = SimpleNamespace(
+        owner=owner, tables=[table] * parties, labels=SimpleNamespace(aligned=labels)
+    )
+    numbers: dict[str, Any] = {
+        "metrics": {"accuracy": 0.5},
+        "crossed": {"up": 7, "down": 5},
+        "pseudo_labels": {},
+    }
     numbers |= {"transcript": said(seed, parties), **parts}
     own = {m: embeddings(seed, m) for m in range(parties)}
     pool = {m: normal(seed + 50, POOL, WIDTH) for m in range(parties)}
-    return Recording(seed=seed, world=world, exchanges=2, ledger=Ledger(), own=own, pool=pool, **numbers)
+    return Recording(
+        seed=seed, world=world, exchanges=2, ledger=Ledger(), own=own, pool=pool, **numbers
+    )
 
 
 def pair(parties: int = 3) -> list[Recording]:
@@ -163,7 +172,9 @@ def test_every_threat_at_every_k_and_class_means_give_labels_away() -> None:
 
 
 def test_attacks_find_the_same_every_time() -> None:
-    one, other = (findings(cases(pair(2), silent(2), CONFIG, NONE), NONE, 0, (1,)) for _ in range(2))
+    one, other = (
+        findings(cases(pair(2), silent(2), CONFIG, NONE), NONE, 0, (1,)) for _ in range(2)
+    )
     assert [f.lines for f in one] == [f.lines for f in other]
 
 
@@ -201,7 +212,9 @@ def test_columns_are_scaled_before_they_are_compared() -> None:
 def test_figures_are_means_over_seeds() -> None:
     one, other = (recording(seed, rows=normal(seed + 5, ROWS, 4)) for seed in (0, 1))
     both = inversion([one, other])["mean row"]["mse"]
-    assert both == pytest.approx((inversion([one])["mean row"]["mse"] + inversion([other])["mean row"]["mse"]) / 2)
+    assert both == pytest.approx(
+        (inversion([one])["mean row"]["mse"] + inversion([other])["mean row"]["mse"]) / 2
+    )
 
 
 def test_columns_within_the_embeddings_are_inferred() -> None:
@@ -212,14 +225,19 @@ def test_columns_within_the_embeddings_are_inferred() -> None:
     assert set(found) == {"column 1, number", "column 2, category"}  # the third never changes
     assert found["column 1, number"]["from embeddings"] > 0.8
     assert found["column 1, number"]["from the label alone"] < 0.5
-    assert found["column 2, category"]["from embeddings"] > found["column 2, category"]["commonest value"]
+    assert (
+        found["column 2, category"]["from embeddings"]
+        > found["column 2, category"]["commonest value"]
+    )
 
 
 def test_images_have_no_columns_to_infer() -> None:
     assert attributes([recording()]) == {}
 
 
-@pytest.mark.parametrize("transcript", [[], said(0, 1)], ids=["nothing at all", "the active party alone"])
+@pytest.mark.parametrize(
+    "transcript", [[], said(0, 1)], ids=["nothing at all", "the active party alone"]
+)
 def test_where_nothing_crossed_nothing_is_rebuilt_or_inferred(transcript: list[Any]) -> None:
     quiet = [recording(transcript=transcript, spans=((0, WIDTH),))]
     assert inversion(quiet) == {}

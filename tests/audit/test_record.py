@@ -1,4 +1,5 @@
-"""Recordings: the same every time, whoever else is in the batch; what crossed is in them and nothing of the answers."""
+"""Recordings: the same every time, whoever else is in the batch; what crossed is in them and
+nothing of the answers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,9 @@ def images() -> Dataset:
     labels = torch.arange(ROWS) % CLASSES
     noise = torch.randn(ROWS, 4, 4, 4, generator=torch.Generator().manual_seed(0))
     pixels = (40 * noise + 100 + 30 * labels[:, None, None, None]).clamp(0, 255).to(torch.uint8)
-    return Dataset("digits", ("a", "b", "c"), pixels, labels, torch.arange(TRAIN), torch.arange(TRAIN, ROWS))
+    return Dataset(
+        "digits", ("a", "b", "c"), pixels, labels, torch.arange(TRAIN), torch.arange(TRAIN, ROWS)
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,7 +37,9 @@ def small_data() -> Iterator[None]:
         yield
 
 
-def config(method: str = "proto_evfl", parties: int = 2, overrides: dict[str, Any] | None = None) -> RunConfig:
+def config(
+    method: str = "proto_evfl", parties: int = 2, overrides: dict[str, Any] | None = None
+) -> RunConfig:
     settings = {**short(method), **(overrides or {})}
     return RunConfig(method=method, aligned=12, pool=20, parties=parties, overrides=settings)
 
@@ -51,13 +56,17 @@ def pair(small_data: None) -> list[Recording]:
 def tensors(one: Recording) -> list[torch.Tensor]:
     """Everything a recording holds in numbers, message by message."""
     messages = [message for _, request, reply in one.transcript for message in (request, reply)]
-    sent = [t for message in messages for t in vars(message).values() if isinstance(t, torch.Tensor)]
+    sent = [
+        t for message in messages for t in vars(message).values() if isinstance(t, torch.Tensor)
+    ]
     return [*sent, *one.own.values(), *one.pool.values()]
 
 
 def near(one: Recording, other: Recording) -> bool:
     """Equal but for the rounding of sums in another order, which training makes larger."""
-    return all(torch.allclose(a, b, atol=1e-2) for a, b in zip(tensors(one), tensors(other), strict=True))
+    return all(
+        torch.allclose(a, b, atol=1e-2) for a, b in zip(tensors(one), tensors(other), strict=True)
+    )
 
 
 def test_the_same_seed_gives_the_same_bits(pair: list[Recording]) -> None:
@@ -107,7 +116,10 @@ def test_a_canary_has_the_same_labels_on_other_rows_and_no_answers(pair: list[Re
     assert mixed.bincount().equal(true.bincount())
     assert not mixed.equal(true)
     assert canary.metrics == {}
-    first = [next(a for p, q, a in one.transcript if p == 1 and isinstance(q, WarmUp)) for one in (canary, pair[0])]
+    first = [
+        next(a for p, q, a in one.transcript if p == 1 and isinstance(q, WarmUp))
+        for one in (canary, pair[0])
+    ]
     assert torch.allclose(first[0].values, first[1].values, atol=1e-4)  # type: ignore[attr-defined]
 
 
@@ -125,7 +137,10 @@ def test_given_settings_replace_those_of_the_preset_and_fill_the_ledger() -> Non
     (bare,), (guarded,) = made(config(), [0]), made(config(), [0], privacy=GUARD)
     assert bare.ledger.entries == []
     assert guarded.ledger.entries != []
-    sent = [next(q for p, q, _ in one.transcript if p == 1 and isinstance(q, Learn)) for one in (bare, guarded)]
+    sent = [
+        next(q for p, q, _ in one.transcript if p == 1 and isinstance(q, Learn))
+        for one in (bare, guarded)
+    ]
     noise = sent[1].prototypes - sent[0].prototypes
     assert noise.norm() > 0.1 * sent[0].prototypes.norm()
 

@@ -23,7 +23,12 @@ class Cell:
     classes: tuple[int, ...] = ()
 
     def identity(self) -> dict[str, Any]:
-        return {"dataset": "digits", "method": self.method, "classes": list(self.classes), "overrides": {}}
+        return {
+            "dataset": "digits",
+            "method": self.method,
+            "classes": list(self.classes),
+            "overrides": {},
+        }
 
 
 def record(seed: int, cell: Cell = Cell(), **more: Any) -> dict[str, Any]:  # noqa: B008 -- frozen
@@ -44,10 +49,19 @@ def test_the_key_holds_every_field_of_a_configuration() -> None:
 
     assert {f.name for f in dataclasses.fields(RunConfig)} == set(records.CELL)
     assert set(RunConfig(labels="all", overlap=5).identity()) == set(records.CELL)
-    assert set(records.CELL) - set(RunConfig().identity()) == {"labels", "overlap"}  # older records lack them
-    there = json.loads(json.dumps({**RunConfig(classes=(3,), setting="zero_shot").identity(), "seed": 1}))
+    # older records lack them
+    assert set(records.CELL) - set(RunConfig().identity()) == {"labels", "overlap"}
+    there = json.loads(
+        json.dumps({**RunConfig(classes=(3,), setting="zero_shot").identity(), "seed": 1})
+    )
     assert records.missing([RunConfig(classes=(3,), setting="zero_shot")], [1], [there]) == []
-    for change in ({"aligned": 100}, {"overrides": {"epochs": 3}}, {"parties": 2}, {"pool": 100}, {"shots": 2}):
+    for change in (
+        {"aligned": 100},
+        {"overrides": {"epochs": 3}},
+        {"parties": 2},
+        {"pool": 100},
+        {"shots": 2},
+    ):
         other = RunConfig(**{"classes": (3,), "setting": "zero_shot", **change})  # type: ignore[arg-type]
         assert records.missing([other], [1], [there]) == [(other, [1])]
 
@@ -66,7 +80,12 @@ def test_missing_names_only_what_is_not_there() -> None:
 
 
 def test_the_last_record_of_a_seed_counts() -> None:
-    done = [record(1, seconds=1), record(0, seconds=2), record(1, seconds=3), record(0, Cell("local"))]
+    done = [
+        record(1, seconds=1),
+        record(0, seconds=2),
+        record(1, seconds=3),
+        record(0, Cell("local")),
+    ]
     assert [r["seconds"] for r in records.of_cell(done, Cell())] == [2, 3]
     assert [r["seconds"] for r in records.of_cell(done, Cell(), [1])] == [3]
 
@@ -112,7 +131,9 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
 
 def test_numbers_that_json_cannot_hold_become_null(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    records.append(path, record(0, history=({"loss": float("nan")}, {"loss": float("inf")}, {"loss": 1.0})))
+    records.append(
+        path, record(0, history=({"loss": float("nan")}, {"loss": float("inf")}, {"loss": 1.0}))
+    )
     assert [h["loss"] for h in records.read(path)[0]["history"]] == [None, None, 1.0]
 
 
@@ -137,7 +158,9 @@ def test_a_place_that_cannot_be_written_is_refused_and_nothing_created(tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_leaves_the_earlier_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_earlier_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "r.jsonl"
     records.append(path, record(0))
     before, write = path.read_bytes(), os.write
@@ -165,7 +188,9 @@ def test_two_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
 
 def test_mean_and_spread_are_those_of_the_statistics_module() -> None:
     values = [0.5, 0.25, 0.75, 0.9]
-    assert records.mean_std(values) == pytest.approx((statistics.mean(values), statistics.stdev(values)))
+    assert records.mean_std(values) == pytest.approx(
+        (statistics.mean(values), statistics.stdev(values))
+    )
     assert records.mean_std([0.5]) == (0.5, None)
 
 

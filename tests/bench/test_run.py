@@ -1,4 +1,5 @@
-"""From a configuration to records: the keys the issue promises, bytes by hand, phases, lockstep, JSON."""
+"""From a configuration to records: the keys the issue promises, bytes by hand, phases, lockstep,
+JSON."""
 
 import json
 from typing import Any
@@ -19,13 +20,33 @@ QUICK: dict[str, Any] = short("proto_evfl") | {"layers": ["output"]}
 COUNT = "rounds.count"
 PROTO = RunConfig(aligned=60, pool=30, overrides=QUICK)
 KEYS = {
-    "method", "preset", "dataset", "aligned", "setting", "classes", "parties", "seed", "metrics", "bytes", "rounds",
-    "seconds", "peak_memory_mb", "split_hash", "versions",
-}  # fmt: skip
+    "method",
+    "preset",
+    "dataset",
+    "aligned",
+    "setting",
+    "classes",
+    "parties",
+    "seed",
+    "metrics",
+    "bytes",
+    "rounds",
+    "seconds",
+    "peak_memory_mb",
+    "split_hash",
+    "versions",
+}
 METRICS = {
-    "accuracy", "balanced_accuracy", "macro_f1", "auc", "seen_accuracy", "unseen_recall", "harmonic_mean",
-    "per_class_recall", "classes_predicted",
-}  # fmt: skip
+    "accuracy",
+    "balanced_accuracy",
+    "macro_f1",
+    "auc",
+    "seen_accuracy",
+    "unseen_recall",
+    "harmonic_mean",
+    "per_class_recall",
+    "classes_predicted",
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +77,8 @@ def test_rates_are_fractions(records: list[dict[str, Any]]) -> None:
 
 
 def test_bytes_are_those_counted_by_hand(records: list[dict[str, Any]]) -> None:
-    """3 passive parties, 60 aligned rows, width 84, 10 classes; round 0 uploads, one round of prototypes."""
+    """3 passive parties, 60 aligned rows, width 84, 10 classes; round 0 uploads, one round of
+    prototypes."""
     up = 3 * 60 * 84 * 4
     learned = 3 * (60 * 84 + 10) * 4
     down = 3 * (8 + (10 * 84 + 10 + 10) * 4)
@@ -74,14 +96,19 @@ def test_bytes_are_those_counted_by_hand(records: list[dict[str, Any]]) -> None:
 def test_time_is_told_by_phase(records: list[dict[str, Any]]) -> None:
     record = records[0]
     assert {"warm-up", "rounds", "head", "predict"} <= set(record["phases"])
-    assert sum(record["phases"].values()) == pytest.approx(2 * record["seconds"])  # two seeds share the clock
+    # two seeds share the clock
+    assert sum(record["phases"].values()) == pytest.approx(2 * record["seconds"])
     assert record["peak_memory_mb"] > 1
 
 
-def test_seeds_have_different_splits_and_settings_the_same_pools(records: list[dict[str, Any]]) -> None:
+def test_seeds_have_different_splits_and_settings_the_same_pools(
+    records: list[dict[str, Any]],
+) -> None:
     assert records[0]["split_hash"] != records[1]["split_hash"]
     normal = prepare(PROTO, 0, "cpu")
-    zero = prepare(RunConfig(aligned=60, pool=30, setting="zero_shot", classes=(3,), overrides=QUICK), 0, "cpu")
+    zero = prepare(
+        RunConfig(aligned=60, pool=30, setting="zero_shot", classes=(3,), overrides=QUICK), 0, "cpu"
+    )
     pools = zip(normal.split.pools, zero.split.pools, strict=True)
     assert all(torch.equal(a.sort().values, b.sort().values) for a, b in pools)
     assert 3 not in zero.owner.labels
@@ -90,9 +117,11 @@ def test_seeds_have_different_splits_and_settings_the_same_pools(records: list[d
 
 
 def test_zero_shot_reports_what_was_never_seen() -> None:
-    record = run(RunConfig(aligned=60, pool=30, setting="zero_shot", classes=(3,), overrides=QUICK), [0], device="cpu")[
-        0
-    ]
+    record = run(
+        RunConfig(aligned=60, pool=30, setting="zero_shot", classes=(3,), overrides=QUICK),
+        [0],
+        device="cpu",
+    )[0]
     metrics = record["metrics"]
     assert record["classes"] == [3]
     assert metrics["unseen_recall"] == metrics["per_class_recall"][3]
@@ -100,14 +129,18 @@ def test_zero_shot_reports_what_was_never_seen() -> None:
 
 
 def test_few_shot_reports_the_recall_of_rare_classes() -> None:
-    record = run(RunConfig(aligned=60, pool=30, setting="few_shot", classes=(3,), overrides=QUICK), [0], device="cpu")[
-        0
-    ]
+    record = run(
+        RunConfig(aligned=60, pool=30, setting="few_shot", classes=(3,), overrides=QUICK),
+        [0],
+        device="cpu",
+    )[0]
     assert record["metrics"]["rare_recall"] == record["metrics"]["per_class_recall"][3]
 
 
 def test_every_subset_of_parties_can_be_asked() -> None:
-    record = run(RunConfig(aligned=60, pool=30, parties=2, overrides=QUICK), [0], device="cpu", subsets=True)[0]
+    record = run(
+        RunConfig(aligned=60, pool=30, parties=2, overrides=QUICK), [0], device="cpu", subsets=True
+    )[0]
     subsets = record["metrics"]["subsets"]
     assert set(subsets) == {"0", "1", "0+1"}
     assert subsets["0+1"] == record["metrics"]["accuracy"]
@@ -131,7 +164,9 @@ def test_a_run_that_diverged_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     """NaN has no rank: it would count as a perfect AUC."""
     from protoevfl.federation.federation import Federation
 
-    monkeypatch.setattr(Federation, "predict", lambda *given, **more: [torch.full((539, 10), torch.nan)])
+    monkeypatch.setattr(
+        Federation, "predict", lambda *given, **more: [torch.full((539, 10), torch.nan)]
+    )
     with pytest.raises(UserError, match="not finite"):
         run(PROTO, [0], device="cpu")
 
@@ -161,8 +196,12 @@ def test_parties_of_one_seed_have_their_own_keys() -> None:
 
 
 def test_a_configuration_says_its_split() -> None:
-    config = RunConfig(dataset="digits", aligned=50, setting="few_shot", classes=(1, 2), shots=3, parties=2)
-    expected = SplitSpec(dataset="digits", parties=2, aligned=50, setting="few_shot", classes=(1, 2), shots=3)
+    config = RunConfig(
+        dataset="digits", aligned=50, setting="few_shot", classes=(1, 2), shots=3, parties=2
+    )
+    expected = SplitSpec(
+        dataset="digits", parties=2, aligned=50, setting="few_shot", classes=(1, 2), shots=3
+    )
     assert config.split_spec() == expected
     assert json.loads(json.dumps(config.identity()))["classes"] == [1, 2]
 
@@ -213,19 +252,25 @@ class TestEveryLabel:
             assert table.further is not None
             rows = world.split.further_of(m)
             assert len(table.further) == len(rows)
-            assert torch.equal(load("digits").labels[rows], further.labels[further.shared[m]])  # the same order
+            # the same order
+            assert torch.equal(load("digits").labels[rows], further.labels[further.shared[m]])
         assert torch.equal(own.rows[60:81], world.tables[0].further)
 
     @pytest.mark.parametrize(
         ("settings", "line"),
-        [({"labels": "every"}, "labels is one of shared, all"), ({"overlap": 5}, "of use with --labels all")],
+        [
+            ({"labels": "every"}, "labels is one of shared, all"),
+            ({"overlap": 5}, "of use with --labels all"),
+        ],
     )
     def test_what_makes_no_sense_is_refused(self, settings: dict[str, Any], line: str) -> None:
         with pytest.raises(UserError, match=line):
             RunConfig(**settings)
 
     def test_a_record_of_every_label_says_so_and_counts_further_rows(self) -> None:
-        cell = RunConfig(aligned=60, pool=30, parties=3, labels="all", overlap=5, overrides=QUICK | {COUNT: 0})
+        cell = RunConfig(
+            aligned=60, pool=30, parties=3, labels="all", overlap=5, overrides=QUICK | {COUNT: 0}
+        )
         (record,) = run(cell, [0], device="cpu", subsets=True)
         assert (record["labels"], record["overlap"]) == ("all", 5)
         assert record["bytes"]["by_type"]["Embeddings"] == {"up": 2 * (60 + 5) * 84 * 4, "down": 0}

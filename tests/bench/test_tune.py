@@ -1,4 +1,5 @@
-"""The search: folds of aligned rows, the same number of trials for each method, the best one wins."""
+"""The search: folds of aligned rows, the same number of trials for each method, the best one
+wins."""
 
 import pytest
 import torch
@@ -31,7 +32,9 @@ def test_folds_partition_the_aligned_rows_and_hide_them() -> None:
     everything = whole.tables[2].aligned.flatten(1)
     assert sorted(map(tuple, held.tolist())) == sorted(map(tuple, everything.tolist()))
     for world in folds:
-        assert len(world.owner.labels) == len(world.tables[0].aligned) == 40 - len(world.labels.query)
+        assert (
+            len(world.owner.labels) == len(world.tables[0].aligned) == 40 - len(world.labels.query)
+        )
         assert torch.bincount(world.labels.query, minlength=10).tolist() == [1] * 10
         assert world.owner.central is not None
         assert len(world.owner.central.pool) == 40 + 4 * 30 - 10
@@ -42,7 +45,9 @@ def test_folds_partition_the_aligned_rows_and_hide_them() -> None:
 
 def test_the_best_trial_wins() -> None:
     seen: list[tune.Trial] = []
-    found = tune.tune("vanilla", "digits", 2, [100], "cpu", aligned=20, pool=20, folds=2, watch=seen.append)
+    found = tune.tune(
+        "vanilla", "digits", 2, [100], "cpu", aligned=20, pool=20, folds=2, watch=seen.append
+    )
     assert tuple(seen) == found.trials
     assert found.best.score == max(t.score for t in found.trials)
     assert found.as_json()["best"]["score"] == found.best.score
@@ -56,7 +61,9 @@ def test_every_label_is_searched_where_it_is_used_and_folds_hide_it() -> None:
         own = world.owner.own
         assert own is not None
         torch.testing.assert_close(own.query, world.tables[0].query)
-        torch.testing.assert_close(own.rows, torch.cat([world.tables[0].aligned, world.tables[0].pool]))
+        torch.testing.assert_close(
+            own.rows, torch.cat([world.tables[0].aligned, world.tables[0].pool])
+        )
         assert own.shared_rows == len(world.owner.labels)
         assert torch.equal(own.labels[: own.shared_rows], world.owner.labels)
 

@@ -1,4 +1,5 @@
-"""`protoevfl audit`: settings from a file or from options, three files, and one clear line for what cannot be read."""
+"""`protoevfl audit`: settings from a file or from options, three files, and one clear line for what
+cannot be read."""
 
 import json
 from pathlib import Path
@@ -20,14 +21,25 @@ def file(folder: Path, content: Any, name: str = "cell.json") -> Path:
 
 
 def test_a_file_of_settings_gives_the_run_it_describes(tmp_path: Path) -> None:
-    given = {"dataset": "adult", "aligned": 60, "classes": [3, 5], "pool": None, "overrides": {"rounds.count": 2}}
+    given = {
+        "dataset": "adult",
+        "aligned": 60,
+        "classes": [3, 5],
+        "pool": None,
+        "overrides": {"rounds.count": 2},
+    }
     found = read_config(file(tmp_path, given), {})
-    assert found == RunConfig(dataset="adult", aligned=60, classes=(3, 5), overrides={"rounds.count": 2})
+    assert found == RunConfig(
+        dataset="adult", aligned=60, classes=(3, 5), overrides={"rounds.count": 2}
+    )
 
 
 def test_the_last_record_counts_and_what_is_no_setting_is_passed_over(tmp_path: Path) -> None:
     one, other = RunConfig(aligned=50), RunConfig(aligned=70, classes=(1,), setting="zero_shot")
-    lines = [json.dumps({**some.identity(), "seed": 0, "metrics": {"accuracy": 0.5}}) for some in (one, other)]
+    lines = [
+        json.dumps({**some.identity(), "seed": 0, "metrics": {"accuracy": 0.5}})
+        for some in (one, other)
+    ]
     found = read_config(file(tmp_path, "\n".join(lines) + "\n\n", "records.jsonl"), {})
     assert found == other
 
@@ -35,7 +47,9 @@ def test_the_last_record_counts_and_what_is_no_setting_is_passed_over(tmp_path: 
 def test_options_go_before_the_file(tmp_path: Path) -> None:
     path = file(tmp_path, {"aligned": 60, "overrides": {"rounds.count": 2, "head.epochs": 3}})
     assert read_config(path, {"rounds.count": 1}).overrides == {"rounds.count": 1, "head.epochs": 3}
-    assert read_config(file(tmp_path, {"aligned": 60}), {"rounds.count": 1}).overrides == {"rounds.count": 1}
+    assert read_config(file(tmp_path, {"aligned": 60}), {"rounds.count": 1}).overrides == {
+        "rounds.count": 1
+    }
 
 
 @pytest.mark.parametrize(
@@ -51,15 +65,27 @@ def test_options_go_before_the_file(tmp_path: Path) -> None:
         ("x.json", b"[1]", "holds no run configuration; its fields are aligned, classes, dataset"),
         ("x.json", b'"digits"', "holds no run configuration"),
         ("x.json", b'{"alignd": 60}', "holds no run configuration"),
-        ("x.json", b'{"aligned": 60, "presett": "one_way"}', "unknown field 'presett'; the fields are aligned"),
+        (
+            "x.json",
+            b'{"aligned": 60, "presett": "one_way"}',
+            "unknown field 'presett'; the fields are aligned",
+        ),
         ("x.json", b'{"aligned": "60"}', "'aligned' must be a whole number, not \"60\""),
         ("x.json", b'{"aligned": true}', "'aligned' must be a whole number, not true"),
         ("x.json", b'{"open": 1}', "'open' must be true or false, not 1"),
         ("x.json", b'{"dataset": 5}', "'dataset' must be a text, not 5"),
         ("x.json", b'{"dataset": "digits", "classes": 3}', "'classes' must be a list, not 3"),
         ("x.json", b'{"pool": "all"}', "'pool' must be a whole number, not \"all\""),
-        ("x.json", b'{"aligned": 60, "overrides": null}', "'overrides' must be an object, not null"),
-        ("x.json", b'{"aligned": 60, "overrides": ["rounds.count=1"]}', "'overrides' must be an object"),
+        (
+            "x.json",
+            b'{"aligned": 60, "overrides": null}',
+            "'overrides' must be an object, not null",
+        ),
+        (
+            "x.json",
+            b'{"aligned": 60, "overrides": ["rounds.count=1"]}',
+            "'overrides' must be an object",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_clear_line(
@@ -100,14 +126,27 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return {"config": config.identity(), "who": "Zoë"}
 
     monkeypatch.setattr(protoevfl.audit, "audit", attack)
-    monkeypatch.setattr("protoevfl.privacy.report.markdown", lambda facts: f"{facts['who']} ±\n## What crosses\nmore")
+    monkeypatch.setattr(
+        "protoevfl.privacy.report.markdown",
+        lambda facts: f"{facts['who']} ±\n## What crosses\nmore",
+    )
     monkeypatch.setattr("protoevfl.privacy.report.page", lambda facts: "<p>±</p>")
     return calls
 
 
 def test_options_become_the_configuration(asked: list[Any], tmp_path: Path) -> None:
-    options = ["--method=vanilla", "--aligned=50", "--parties=2", "--pool=30", "--seeds=0-1,5", "--known=0,2"]
-    assert main(["audit", *options, "--set=epochs=3", "--set=privacy.rank=2", "--out", str(tmp_path)]) == 0
+    options = [
+        "--method=vanilla",
+        "--aligned=50",
+        "--parties=2",
+        "--pool=30",
+        "--seeds=0-1,5",
+        "--known=0,2",
+    ]
+    assert (
+        main(["audit", *options, "--set=epochs=3", "--set=privacy.rank=2", "--out", str(tmp_path)])
+        == 0
+    )
     ((config, seeds, how),) = asked
     given = {"epochs": 3, "privacy.rank": 2}
     assert config == RunConfig(method="vanilla", aligned=50, parties=2, pool=30, overrides=given)
@@ -133,7 +172,9 @@ def test_three_files_are_written_and_the_first_section_printed(
     assert (folder / "audit.html").read_text(encoding="utf-8") == "<p>±</p>"
 
 
-def test_json_is_one_object_on_stdout(asked: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_on_stdout(
+    asked: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["audit", "--json", "--out", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["config"]["dataset"] == "digits"
 
@@ -148,9 +189,13 @@ def test_json_is_one_object_on_stdout(asked: list[Any], tmp_path: Path, capsys: 
     ],
 )
 def test_bad_options_are_refused_before_any_attack(
-    asked: list[Any], options: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    asked: list[Any],
+    options: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["audit", *options]) == 2
     assert message in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""`protoevfl bench`: one line a run, nothing run twice, nothing finished lost, bad input refused before anything."""
+"""`protoevfl bench`: one line a run, nothing run twice, nothing finished lost, bad input refused
+before anything."""
 
 import json
 import os
@@ -18,13 +19,36 @@ from protoevfl.errors import UserError
 
 SMALL = ["--methods", "local", "--set", "epochs=2", "--set", "models=1", "--device", "cpu"]
 FIELDS = {
-    "method", "preset", "dataset", "aligned", "setting", "classes", "parties", "seed", "metrics", "bytes", "rounds",
-    "seconds", "peak_memory_mb", "split_hash", "versions", "phases", "engine", "commit",
-}  # fmt: skip
+    "method",
+    "preset",
+    "dataset",
+    "aligned",
+    "setting",
+    "classes",
+    "parties",
+    "seed",
+    "metrics",
+    "bytes",
+    "rounds",
+    "seconds",
+    "peak_memory_mb",
+    "split_hash",
+    "versions",
+    "phases",
+    "engine",
+    "commit",
+}
 METRICS = {
-    "accuracy", "balanced_accuracy", "macro_f1", "auc", "seen_accuracy", "unseen_recall", "harmonic_mean",
-    "per_class_recall", "classes_predicted",
-}  # fmt: skip
+    "accuracy",
+    "balanced_accuracy",
+    "macro_f1",
+    "auc",
+    "seen_accuracy",
+    "unseen_recall",
+    "harmonic_mean",
+    "per_class_recall",
+    "classes_predicted",
+}
 
 
 @pytest.fixture
@@ -47,7 +71,18 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[int, ...]]
 
 
 def test_a_line_a_run_with_every_field(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["bench", *SMALL, "--setting", "zero_shot", "--classes", "3", "--seeds", "0-1", "--out", str(out)]
+    given = [
+        "bench",
+        *SMALL,
+        "--setting",
+        "zero_shot",
+        "--classes",
+        "3",
+        "--seeds",
+        "0-1",
+        "--out",
+        str(out),
+    ]
     assert cli.main(given) == 0
     found = records.read(out)
     assert [r["seed"] for r in found] == [0, 1]
@@ -61,7 +96,9 @@ def test_a_line_a_run_with_every_field(out: Path, capsys: pytest.CaptureFixture[
         assert text in shown.err
 
 
-def test_what_is_there_is_not_run_again(out: Path, counted: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_there_is_not_run_again(
+    out: Path, counted: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     given = ["bench", *SMALL, "--out", str(out)]
     assert cli.main([*given, "--seeds", "0,2"]) == 0
     before = out.read_bytes()
@@ -83,11 +120,26 @@ def test_the_same_seed_gives_the_same_numbers(out: Path, tmp_path: Path) -> None
     for path in (out, other):
         assert cli.main(["bench", *SMALL, "--seeds", "3", "-q", "--out", str(path)]) == 0
     (a,), (b,) = records.read(out), records.read(other)
-    assert (a["metrics"], a["bytes"], a["split_hash"]) == (b["metrics"], b["bytes"], b["split_hash"])
+    assert (a["metrics"], a["bytes"], a["split_hash"]) == (
+        b["metrics"],
+        b["bytes"],
+        b["split_hash"],
+    )
 
 
 def test_seeds_in_lockstep_and_subsets(out: Path, counted: list[Any]) -> None:
-    given = ["bench", *SMALL, "--methods", "vanilla", "--seeds", "0-2", "--lockstep", "2", "--parties", "2"]
+    given = [
+        "bench",
+        *SMALL,
+        "--methods",
+        "vanilla",
+        "--seeds",
+        "0-2",
+        "--lockstep",
+        "2",
+        "--parties",
+        "2",
+    ]
     assert cli.main([*given, "--subsets", "--out", str(out)]) == 0
     assert [seeds for _, seeds in counted] == [(0, 1), (2,)]
     assert all(set(r["metrics"]["subsets"]) == {"0", "1", "0+1"} for r in records.read(out))
@@ -138,7 +190,9 @@ def test_bad_input_is_one_line_exit_code_2_and_writes_nothing(
     assert list(out.parent.iterdir()) == []
 
 
-def test_a_records_file_that_is_none_is_left_alone(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_records_file_that_is_none_is_left_alone(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out.write_text("my notes\nmore notes\n")
     assert cli.main(["bench", *SMALL, "--out", str(out)]) == 2
     assert "is this a records file?" in capsys.readouterr().err
@@ -178,7 +232,8 @@ def test_ctrl_c_keeps_what_is_finished_and_says_so(
 
 
 def heeding_interrupts() -> None:
-    """For a child: under nohup and in background jobs SIGINT is ignored, and it inherits that, as it should."""
+    """For a child: under nohup and in background jobs SIGINT is ignored, and it inherits that, as
+    it should."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -207,16 +262,24 @@ def test_a_true_interrupt_of_a_true_process(out: Path) -> None:
 
 def test_the_line_about_a_run_tells_its_phases() -> None:
     record = {
-        "method": "vanilla", "seed": 1, "metrics": {"accuracy": 0.5}, "bytes": {"up": 10, "down": 0}, "rounds": 2,
-        "phases": {"warm-up": 3.21, "end": 0.001}, "lockstep_seeds": 4, "peak_memory_mb": 100.4,
-    }  # fmt: skip
+        "method": "vanilla",
+        "seed": 1,
+        "metrics": {"accuracy": 0.5},
+        "bytes": {"up": 10, "down": 0},
+        "rounds": 2,
+        "phases": {"warm-up": 3.21, "end": 0.001},
+        "lockstep_seeds": 4,
+        "peak_memory_mb": 100.4,
+    }
     told = cli_bench.told(record)
     assert "warm-up 3.2 s" in told
     assert "end" not in told
     assert "for 4 seeds at once" in told
 
 
-def test_old_lines_without_subsets_are_mentioned(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_old_lines_without_subsets_are_mentioned(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = ["bench", *SMALL, "--seeds", "0", "--out", str(out)]
     assert cli.main(given) == 0
     assert cli.main([*given, "--subsets"]) == 0
@@ -226,10 +289,18 @@ def test_old_lines_without_subsets_are_mentioned(out: Path, capsys: pytest.Captu
 TWO = ["bench", "--device", "cpu", "--setting", "zero_shot", "--classes", "2,7", "--seeds", "0"]
 
 
-def test_side_information_on_two_unseen_classes(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_side_information_on_two_unseen_classes(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = out.with_name("attributes.csv")
     table.write_text("class,size,parity\n" + "".join(f"{z},{z},{z % 2}\n" for z in range(10)))
-    quick = {"warm.epochs": 1, "rounds.count": 0, "head.epochs": 2, "head.members": 1, "unseen.components": 4}
+    quick = {
+        "warm.epochs": 1,
+        "rounds.count": 0,
+        "head.epochs": 2,
+        "head.members": 1,
+        "unseen.components": 4,
+    }
     small = [
         *TWO,
         "--parties",
@@ -248,7 +319,8 @@ def test_side_information_on_two_unseen_classes(out: Path, capsys: pytest.Captur
         assert "matched %" in shown.out
         assert f"side information: {Path(side).name}" in shown.out
     found = records.read(out)
-    assert [r["side"] for r in found] == ["example", str(table)]  # the same table a second time is not run again
+    # the same table a second time is not run again
+    assert [r["side"] for r in found] == ["example", str(table)]
     for record in found:
         assert record["metrics"]["matched_unseen"] >= record["metrics"]["unseen_recall"]
 

@@ -36,12 +36,20 @@ def test_rendering(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             folder.mkdir(parents=True)
             (folder / f"{name}_1.off").write_text(CUBE)
     out = tmp_path / "views.npz"
-    assert cli.main(["data", "render-modelnet10", str(tmp_path), "--out", str(out), "--workers", "1"]) == 0
+    assert (
+        cli.main(["data", "render-modelnet10", str(tmp_path), "--out", str(out), "--workers", "1"])
+        == 0
+    )
     assert out.is_file()
     assert "PROTOEVFL_DATA" in capsys.readouterr().err
 
 
-def test_a_folder_without_meshes_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["data", "render-modelnet10", str(tmp_path), "--out", str(tmp_path / "x.npz")]) == 2
+def test_a_folder_without_meshes_is_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        cli.main(["data", "render-modelnet10", str(tmp_path), "--out", str(tmp_path / "x.npz")])
+        == 2
+    )
     assert "holds no meshes" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -35,12 +35,28 @@ def test_the_demo_trains_three_methods_without_the_unseen_class(
 
     def pretend(config: run.RunConfig, seeds: list[int], **_: Any) -> list[dict[str, Any]]:
         build(config.method, config.preset, config.dataset)  # the preset exists
-        asked.append((config.method, config.dataset, config.setting, config.classes, config.parties, tuple(seeds)))
-        return [record(0.5 if config.method == "proto_evfl" else 0.0, 0 if config.method == "local" else 2000)]
+        asked.append(
+            (
+                config.method,
+                config.dataset,
+                config.setting,
+                config.classes,
+                config.parties,
+                tuple(seeds),
+            )
+        )
+        return [
+            record(
+                0.5 if config.method == "proto_evfl" else 0.0,
+                0 if config.method == "local" else 2000,
+            )
+        ]
 
     monkeypatch.setattr(run, "run", pretend)
     assert cli.main(["demo", "--seed", "4"]) == 0
-    assert asked == [(m, "digits", "zero_shot", (3,), 4, (4,)) for m in ("local", "vanilla", "proto_evfl")]
+    assert asked == [
+        (m, "digits", "zero_shot", (3,), 4, (4,)) for m in ("local", "vanilla", "proto_evfl")
+    ]
     shown = capsys.readouterr()
     for word in (
         "Local",
@@ -69,5 +85,9 @@ def test_the_introduction_tells_the_true_sizes() -> None:
     dataset = sources.load("digits")
     config = run.RunConfig(dataset="digits", setting="zero_shot", classes=(cli_demo.UNSEEN,))
     split = split_dataset(dataset, config.split_spec(), 0)
-    told = (f"{len(dataset.labels):,} pictures", f"{len(split.aligned)} labelled", f"has {len(split.pools[0])} more")
+    told = (
+        f"{len(dataset.labels):,} pictures",
+        f"{len(split.aligned)} labelled",
+        f"has {len(split.pools[0])} more",
+    )
     assert all(text in cli_demo.INTRODUCTION for text in told)

@@ -14,7 +14,10 @@ from protoevfl.deploy.audit_log import AuditLog
 def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     assert main(["deploy", "init", "--out", str(folder)]) == 0
-    assert main(["deploy", "provision", str(folder / "project.toml"), "--out", str(folder / "kits")]) == 0
+    assert (
+        main(["deploy", "provision", str(folder / "project.toml"), "--out", str(folder / "kits")])
+        == 0
+    )
     return folder
 
 
@@ -30,8 +33,13 @@ def test_status_of_a_kit_that_does_not_run(kits: Path, capsys: pytest.CaptureFix
     assert "bank knows no run 'none'; its runs: " in capsys.readouterr().err
 
 
-def test_jobs_are_submitted_by_the_active_party(kits: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["deploy", "submit", str(kits / "job.toml"), "--kit", str(kits / "kits" / "shop")]) == 2
+def test_jobs_are_submitted_by_the_active_party(
+    kits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["deploy", "submit", str(kits / "job.toml"), "--kit", str(kits / "kits" / "shop")])
+        == 2
+    )
     assert "with the kit of the active party, bank" in capsys.readouterr().err
 
 
@@ -47,7 +55,10 @@ def test_mistakes_in_job_toml_are_one_line(
     kits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, word: str
 ) -> None:
     (tmp_path / "job.toml").write_text(f'run = "a"\n{text}\n')
-    assert main(["deploy", "submit", str(tmp_path / "job.toml"), "--kit", str(kits / "kits" / "bank")]) == 2
+    assert (
+        main(["deploy", "submit", str(tmp_path / "job.toml"), "--kit", str(kits / "kits" / "bank")])
+        == 2
+    )
     assert word in capsys.readouterr().err
 
 
@@ -72,5 +83,8 @@ def test_places_that_cannot_be_written_are_one_line(
 ) -> None:
     (tmp_path / "taken").write_text("a file")
     assert main(["deploy", "init", "--out", str(tmp_path / "none")]) == 2
-    assert main(["deploy", "provision", str(kits / "project.toml"), "--out", str(tmp_path / "taken")]) == 2
+    assert (
+        main(["deploy", "provision", str(kits / "project.toml"), "--out", str(tmp_path / "taken")])
+        == 2
+    )
     assert capsys.readouterr().err.count("error: cannot write") == 2

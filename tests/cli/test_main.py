@@ -12,23 +12,37 @@ from protoevfl.cli import main as cli
 from protoevfl.errors import UserError
 from protoevfl.progress import OUTPUT
 
-FORBIDDEN = ("torch", "numpy", "sklearn", "pyarrow", "nvflare", "protoevfl.bench.run", "protoevfl.cli.bench")
+FORBIDDEN = (
+    "torch",
+    "numpy",
+    "sklearn",
+    "pyarrow",
+    "nvflare",
+    "protoevfl.bench.run",
+    "protoevfl.cli.bench",
+)
 
 
 def test_help_imports_no_torch_and_no_command() -> None:
     code = (
         "import sys; from protoevfl.cli.main import main; code = main(['--help']); "
-        f"print([name for name in {FORBIDDEN!r} if name in sys.modules], code, len(sys.modules) < 600)"
+        f"print([name for name in {FORBIDDEN!r} if name in sys.modules], code, len(sys.modules) < "
+        "600)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout.splitlines()[-1] == "[] 0 True"  # about 320 modules; seconds would depend on the machine
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    # about 320 modules; seconds would depend on the machine
+    assert found.stdout.splitlines()[-1] == "[] 0 True"
 
 
 @pytest.mark.parametrize("command", ["bench", "demo", "data list"])
 def test_help_of_a_command_imports_no_torch(command: str) -> None:
     call = f"from protoevfl.cli.main import main; main('{command} --help'.split())"
     code = f"import sys; {call}; print('torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert found.stdout.splitlines()[-1] == "False"
     assert "--quiet" in found.stdout
     assert "--log-file" in found.stdout
@@ -38,7 +52,9 @@ def test_the_package_imports_without_torch_and_quickly() -> None:
     """Seconds of the processor, so that a busy machine does not matter; 0.02 of them."""
     code = "import sys, time; t = time.process_time(); import protoevfl; print(time.process_time() - t < 0.3)"
     code += "; print('torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert found.stdout.split() == ["True", "False"]
 
 
@@ -62,7 +78,11 @@ def test_every_listed_command_can_be_loaded() -> None:
             command = cli.load(name)
             parts = getattr(command, "commands", {name: command})
             assert parts
-            assert all(part.callback is not None for part in parts.values() if not hasattr(part, "commands"))
+            assert all(
+                part.callback is not None
+                for part in parts.values()
+                if not hasattr(part, "commands")
+            )
 
 
 def _module(monkeypatch: pytest.MonkeyPatch, **content: object) -> None:
@@ -96,7 +116,9 @@ def test_commands_are_functions_commands_of_an_app_or_groups(
     assert capsys.readouterr().out == "one 3 True\none 1 False\ntwo False\ntwo True\n"
 
 
-def test_a_command_keeps_its_own_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_keeps_its_own_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def one(quiet: bool = False) -> None:
         print(quiet)
 
@@ -115,7 +137,11 @@ def test_a_command_keeps_its_own_quiet(monkeypatch: pytest.MonkeyPatch, capsys: 
     ],
 )
 def test_exit_codes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, line: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    line: str,
 ) -> None:
     def one() -> None:
         raise error
@@ -125,7 +151,9 @@ def test_exit_codes(
     assert capsys.readouterr().err == line
 
 
-def test_an_unexpected_error_is_shown_in_full_and_logged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unexpected_error_is_shown_in_full_and_logged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def one() -> None:
         raise RuntimeError("a bug")
 
@@ -135,7 +163,9 @@ def test_an_unexpected_error_is_shown_in_full_and_logged(monkeypatch: pytest.Mon
     assert "Traceback" in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize("given", [["nope"], ["--nope"], ["bench", "--aligned", "x"], ["bench", "--nope"]])
+@pytest.mark.parametrize(
+    "given", [["nope"], ["--nope"], ["bench", "--aligned", "x"], ["bench", "--nope"]]
+)
 def test_usage_errors_are_one_line(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(given) == 2
     shown = capsys.readouterr()
@@ -162,6 +192,19 @@ def test_log_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert cli.main(["data", "list", "--log-file", str(tmp_path / "no" / "log")]) == 2
     assert "cannot write the log file" in capsys.readouterr().err
     log = tmp_path / "log"
-    assert cli.main(["--log-file", str(log), "bench", "--dataset", "nope", "--out", str(tmp_path / "r.jsonl")]) == 2
+    assert (
+        cli.main(
+            [
+                "--log-file",
+                str(log),
+                "bench",
+                "--dataset",
+                "nope",
+                "--out",
+                str(tmp_path / "r.jsonl"),
+            ]
+        )
+        == 2
+    )
     assert "unknown data set" in log.read_text()
     assert "unknown data set" in capsys.readouterr().err

@@ -34,7 +34,9 @@ def test_init_writes_a_template_once(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "not replaced" in capsys.readouterr().err
 
 
-def test_check_prints_tables_or_json_and_fails_on_errors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_tables_or_json_and_fails_on_errors(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = folder / "protoevfl.toml"
     assert main(["check", str(config), "--no-estimate"]) == 0
     out = capsys.readouterr().out
@@ -46,7 +48,10 @@ def test_check_prints_tables_or_json_and_fails_on_errors(folder: Path, capsys: p
     broken = folder / "broken.toml"
     broken.write_text(config.read_text().replace('"customer_id"', '"customer"', 1))
     assert main(["check", str(broken), "--no-estimate"]) == 2
-    assert "ERROR    bank.parquet has no column 'customer' (did you mean 'customer_id'?)" in capsys.readouterr().out
+    assert (
+        "ERROR    bank.parquet has no column 'customer' (did you mean 'customer_id'?)"
+        in capsys.readouterr().out
+    )
     broken.write_text(config.read_text().replace("seed =", "sead ="))
     assert main(["check", str(broken)]) == 2
     assert "did you mean 'seed'?" in capsys.readouterr().err
@@ -69,7 +74,9 @@ def test_align_then_train_uses_it(folder: Path, capsys: pytest.CaptureFixture[st
 
 def test_train_can_be_logged_and_tracked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, log = str(folder / "protoevfl.toml"), folder / "log.txt"
-    assert main(["--log-file", str(log), "train", config, "--out", str(folder / "third"), *FAST]) == 0
+    assert (
+        main(["--log-file", str(log), "train", config, "--out", str(folder / "third"), *FAST]) == 0
+    )
     assert "warm-up 1/1" in log.read_text()
     assert "always 'no'" in capsys.readouterr().out
     assert main(["train", config, "--out", str(folder / "fourth"), "--track", "paper"]) == 2
@@ -88,7 +95,15 @@ def test_inspect_and_evaluate(folder: Path, capsys: pytest.CaptureFixture[str]) 
     new = folder / "new"
     assert (
         main(
-            ["evaluate", run, "--input", f"telco={new / 'telco.csv.gz'}", "--labels", str(new / "truth.csv"), "--json"]
+            [
+                "evaluate",
+                run,
+                "--input",
+                f"telco={new / 'telco.csv.gz'}",
+                "--labels",
+                str(new / "truth.csv"),
+                "--json",
+            ]
         )
         == 0
     )
@@ -99,7 +114,12 @@ def test_inspect_and_evaluate(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_predict_with_and_without_parties(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, new, out = str(folder / "run"), folder / "new", folder / "p.parquet"
-    inputs = ["--input", f"bank={new / 'bank.parquet'}", "--input", f"insurer={new / 'insurer.csv'}"]
+    inputs = [
+        "--input",
+        f"bank={new / 'bank.parquet'}",
+        "--input",
+        f"insurer={new / 'insurer.csv'}",
+    ]
     assert main(["predict", run, *inputs, "--out", str(out)]) == 0
     assert "from bank+insurer" in capsys.readouterr().err
     assert pq.read_table(out).column_names == ["customer_id", "class", "p_no", "p_yes", "parties"]
@@ -129,5 +149,7 @@ def test_value_prints_and_draws(folder: Path, capsys: pytest.CaptureFixture[str]
     assert picture.is_file()
     assert main(["value", run, "--draws", "100", "--metric", "accuracy", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert sum(p["value"] for p in found["parties"]) == pytest.approx(found["everyone"] - found["nobody"])
+    assert sum(p["value"] for p in found["parties"]) == pytest.approx(
+        found["everyone"] - found["nobody"]
+    )
     assert main(["value", run, "--metric", "f1"]) == 2

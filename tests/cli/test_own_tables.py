@@ -1,4 +1,5 @@
-"""Tables on own files: every number has its place, what was not counted is a dash, and nothing is cut."""
+"""Tables on own files: every number has its place, what was not counted is a dash, and nothing is
+cut."""
 
 import doctest
 from pathlib import Path
@@ -28,7 +29,9 @@ Capture = pytest.CaptureFixture[str]
 
 
 def party(name: str = "bank", **facts: Any) -> PartyReport:
-    return PartyReport(**{"name": name, "file": f"{name}.csv", "format": "csv", "bytes": 10, **facts})
+    return PartyReport(
+        **{"name": name, "file": f"{name}.csv", "format": "csv", "bytes": 10, **facts}
+    )
 
 
 def line(text: str, start: str) -> list[str]:
@@ -38,18 +41,44 @@ def line(text: str, start: str) -> list[str]:
 
 
 def test_a_report_shows_what_was_counted(capsys: Capture) -> None:
-    bank = party(rows=12_345, columns={"age": "int64", "größe": "double"}, features=(1, 8, 8), missing={"age": 1200},
-                 missing_ids=3, duplicate_ids=4)  # fmt: skip
+    bank = party(
+        rows=12_345,
+        columns={"age": "int64", "größe": "double"},
+        features=(1, 8, 8),
+        missing={"age": 1200},
+        missing_ids=3,
+        duplicate_ids=4,
+    )
     counted: dict[str, Any] = {
         "classes": {"yes": 3000, "no": 9000},
         "unlabelled": 345,
         "common_classes": {"yes": 30, "no": 90},
         "kinds": {"all": {"labelled": 120, "unlabelled": 5}},
     }
-    show_report(Report([bank, party("telco")], common=1125, pairs={"telco": 1500}, **counted), CONFIG)
+    show_report(
+        Report([bank, party("telco")], common=1125, pairs={"telco": 1500}, **counted), CONFIG
+    )
     shown = capsys.readouterr().out
-    assert line(shown, "bank ") == ["bank", "bank.csv", "12,345", "2", "1 x 8 x 8", "1,200 in 1 columns", "3", "4"]
-    assert line(shown, "telco ") == ["telco", "telco.csv", "0", "0", "-", "0 in 0 columns", "0", "0"]
+    assert line(shown, "bank ") == [
+        "bank",
+        "bank.csv",
+        "12,345",
+        "2",
+        "1 x 8 x 8",
+        "1,200 in 1 columns",
+        "3",
+        "4",
+    ]
+    assert line(shown, "telco ") == [
+        "telco",
+        "telco.csv",
+        "0",
+        "0",
+        "-",
+        "0 in 0 columns",
+        "0",
+        "0",
+    ]
     assert line(shown, "yes") == ["yes", "3,000", "30"]
     assert line(shown, "(no label)") == ["(no label)", "345", "1,005"]
     assert "rows shared with telco: 1,500" in shown
@@ -57,9 +86,17 @@ def test_a_report_shows_what_was_counted(capsys: Capture) -> None:
     assert "ready: protoevfl align protoevfl.toml, then protoevfl train protoevfl.toml" in shown
 
 
-@pytest.mark.parametrize("common", [None, 500], ids=["a file is missing", "the rows could not be cut"])
+@pytest.mark.parametrize(
+    "common", [None, 500], ids=["a file is missing", "the rows could not be cut"]
+)
 def test_what_was_not_counted_is_a_dash(capsys: Capture, common: int | None) -> None:
-    report = Report([party()], classes={"yes": 40, "no": 60}, unlabelled=7, common=common, errors=["telco is absent"])
+    report = Report(
+        [party()],
+        classes={"yes": 40, "no": 60},
+        unlabelled=7,
+        common=common,
+        errors=["telco is absent"],
+    )
     show_report(report, CONFIG)
     shown = capsys.readouterr().out
     assert line(shown, "yes") == ["yes", "40", "-"]
@@ -83,7 +120,12 @@ def test_an_error_is_shown_and_nothing_is_called_ready(capsys: Capture) -> None:
 
 
 def test_an_estimate_is_in_units_a_person_reads(capsys: Capture) -> None:
-    facts = {"seconds": 95.0, "memory": 2_500_000_000, "traffic": 181_440, "how": "timed on this machine"}
+    facts = {
+        "seconds": 95.0,
+        "memory": 2_500_000_000,
+        "traffic": 181_440,
+        "how": "timed on this machine",
+    }
     show_report(Report([party()], estimate=facts), CONFIG)
     shown = capsys.readouterr().out
     assert "about 1 min 35 s, 2.5 GB of memory, 181 kB between parties" in shown
@@ -137,7 +179,10 @@ def test_the_cost_of_a_run(capsys: Capture) -> None:
 
 @pytest.mark.parametrize(("metric", "name"), [("auc", "AUC"), ("accuracy", "accuracy")])
 def test_values_are_signed_points(capsys: Capture, metric: str, name: str) -> None:
-    shares = (Share("bank", 0.031, -0.01, 0.05, 0.7, 0.8), Share("telco", -0.004, -0.02, 0.0, 0.5, 0.83))
+    shares = (
+        Share("bank", 0.031, -0.01, 0.05, 0.7, 0.8),
+        Share("telco", -0.004, -0.02, 0.0, 0.5, 0.83),
+    )
     show_worth(Worth(metric, 1200, 0.84, 0.5, shares, {}))
     shown = capsys.readouterr().out
     assert f"in points of {name}: 50.0 with nobody, 84.0 with all" in " ".join(shown.split())
@@ -146,10 +191,17 @@ def test_values_are_signed_points(capsys: Capture, metric: str, name: str) -> No
     assert "measured on 1,200 rows" in shown
 
 
-def run(owner: bool = True, here: tuple[str, ...] = ("bank",), facts: dict[str, Any] | None = None) -> Any:
+def run(
+    owner: bool = True, here: tuple[str, ...] = ("bank",), facts: dict[str, Any] | None = None
+) -> Any:
     """An opened run of two parties, of which some folders are here."""
-    manifest = {"parties": ["bank", "telco"], "method": {"name": "proto_evfl"}, "seed": 7,
-                "created": "2026-01-02T03:04:05+00:00", "versions": {"protoevfl": "1.2"}}  # fmt: skip
+    manifest = {
+        "parties": ["bank", "telco"],
+        "method": {"name": "proto_evfl"},
+        "seed": 7,
+        "created": "2026-01-02T03:04:05+00:00",
+        "versions": {"protoevfl": "1.2"},
+    }
     metrics = {**FOUND, "subsets": {}, "class_rows": {"yes": 1200}}
     kept = SimpleNamespace(classes=("yes", "nein"), metrics=metrics) if owner else None
     parties = {name: SimpleNamespace(facts=facts) for name in here}
@@ -158,7 +210,14 @@ def run(owner: bool = True, here: tuple[str, ...] = ("bank",), facts: dict[str, 
     )  # fmt: skip
 
 
-FACTS = {"rows": 5000, "pool": 4000, "train": 800, "kept_aside": 200, "columns": ["a", "b"], "features": [3]}
+FACTS = {
+    "rows": 5000,
+    "pool": 4000,
+    "train": 800,
+    "kept_aside": 200,
+    "columns": ["a", "b"],
+    "features": [3],
+}
 
 
 def test_a_run_shows_each_party_and_where_its_folder_is(capsys: Capture) -> None:
@@ -174,7 +233,9 @@ def test_a_run_shows_each_party_and_where_its_folder_is(capsys: Capture) -> None
 def test_without_the_owners_folder_nothing_of_its_is_claimed(capsys: Capture) -> None:
     show_run(run(owner=False, here=()))
     shown = capsys.readouterr().out
-    assert "the owner's folder is elsewhere: this copy can embed a party's rows, not predict" in shown
+    assert (
+        "the owner's folder is elsewhere: this copy can embed a party's rows, not predict" in shown
+    )
     assert "classes:" not in shown
     assert "checksum" not in shown
 
@@ -185,7 +246,10 @@ def test_facts_for_machines_say_which_folders_are_here() -> None:
     assert found["owner"]["classes"] == ["yes", "nein"]
     assert found["seed"] == 7
     assert run_facts(run(owner=False, here=("bank", "telco")))["owner"] == {}
-    assert run_facts(run(here=("telco",)))["parties"] == {"bank": {"folder": False}, "telco": {"folder": True}}
+    assert run_facts(run(here=("telco",)))["parties"] == {
+        "bank": {"folder": False},
+        "telco": {"folder": True},
+    }
 
 
 @given(st.floats(0, 1e6))
@@ -200,7 +264,8 @@ def test_a_duration_never_shows_sixty_of_anything_and_is_right(seconds: float) -
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0.0 s"), (59.96, "1 min 0 s"), (3599.99, "1 h 0 min"), (86_400, "24 h 0 min")]
+    ("seconds", "text"),
+    [(0, "0.0 s"), (59.96, "1 min 0 s"), (3599.99, "1 h 0 min"), (86_400, "24 h 0 min")],
 )
 def test_durations_at_the_borders(seconds: float, text: str) -> None:
     assert duration(seconds) == text

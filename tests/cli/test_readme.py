@@ -1,4 +1,5 @@
-"""The README promises nothing that does not exist; its commands are checked in tests/test_docs.py."""
+"""The README promises nothing that does not exist; its commands are checked in
+tests/test_docs.py."""
 
 import re
 from pathlib import Path
@@ -24,5 +25,9 @@ def test_make_targets_exist() -> None:
 def test_the_table_is_the_demo_s() -> None:
     from protoevfl.cli import demo as cli_demo
 
-    for text in (*cli_demo.METHODS.values(), *cli_demo.TITLES, f"digit {cli_demo.UNSEEN} in no label"):
+    for text in (
+        *cli_demo.METHODS.values(),
+        *cli_demo.TITLES,
+        f"digit {cli_demo.UNSEEN} in no label",
+    ):
         assert text in README

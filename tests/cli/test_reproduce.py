@@ -21,7 +21,13 @@ def test_imbalance_runs_and_renders(tmp_path: Path) -> None:
     assert main(command) == 0
     assert len(records.read(tmp_path / "records.jsonl")) == 2
     names = {p.name for p in tmp_path.rglob("*")}
-    assert names >= {"results.md", "imbalance.csv", "imbalance-pools.svg", "imbalance-pools.png", "report.html"}
+    assert names >= {
+        "results.md",
+        "imbalance.csv",
+        "imbalance-pools.svg",
+        "imbalance-pools.png",
+        "report.html",
+    }
     assert main([*command, "--no-render"]) == 0
     assert len(records.read(tmp_path / "records.jsonl")) == 2
 
@@ -30,7 +36,19 @@ def test_merge_and_no_run(tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     records.append(other, fake.record(RunConfig(), 3))
     assert (
-        main(["reproduce", "selection", "--no-run", "--no-render", "--merge", str(other), "--out", str(tmp_path)]) == 0
+        main(
+            [
+                "reproduce",
+                "selection",
+                "--no-run",
+                "--no-render",
+                "--merge",
+                str(other),
+                "--out",
+                str(tmp_path),
+            ]
+        )
+        == 0
     )
     assert len(records.read(tmp_path / "records.jsonl")) == 1
 
@@ -50,7 +68,9 @@ def test_bad_input_is_one_line(
     assert said in capsys.readouterr().err
 
 
-def test_report_writes_a_page_beside_the_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_writes_a_page_beside_the_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     records.append(tmp_path / "records.jsonl", fake.record(RunConfig(), 0))
     assert main(["report", str(tmp_path)]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "report.html")

@@ -27,11 +27,27 @@ def test_cells() -> None:
 def test_columns_that_nobody_fills_are_left_out() -> None:
     plain = [c.title for c in columns_for([[record(0.5, seen_accuracy=0.5, unseen_recall=None)]])]
     assert plain == ["accuracy %", "balanced %", "bytes", "rounds", "seconds"]
-    unseen = [c.title for c in columns_for([[record(0.5, seen_accuracy=0.5, unseen_recall=0.0, harmonic_mean=0.0)]])]
-    assert unseen == ["accuracy %", "balanced %", "seen %", "unseen %", "H %", "bytes", "rounds", "seconds"]
+    unseen = [
+        c.title
+        for c in columns_for(
+            [[record(0.5, seen_accuracy=0.5, unseen_recall=0.0, harmonic_mean=0.0)]]
+        )
+    ]
+    assert unseen == [
+        "accuracy %",
+        "balanced %",
+        "seen %",
+        "unseen %",
+        "H %",
+        "bytes",
+        "rounds",
+        "seconds",
+    ]
 
 
-def test_a_table_is_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_is_never_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     groups = {"a method with a long name": [record(0.5), record(0.7)], "[b]": [record(0.1)]}
     show("title", "method", groups, COLUMNS)

@@ -18,7 +18,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     seen: dict[str, Any] = {}
 
     def trial(config: Any, seeds: Any, device: str, engine: str = "stacked", folds: int = 4) -> Any:
-        seen.update(dataset=config.dataset, method=config.method, aligned=config.aligned, seeds=tuple(seeds))
+        seen.update(
+            dataset=config.dataset, method=config.method, aligned=config.aligned, seeds=tuple(seeds)
+        )
         seen["trials"] = seen.get("trials", 0) + 1
         score = 0.9 if seen["trials"] == 2 else 0.5
         return tune.Trial(dict(config.overrides), score, score, score, None, (score,), 0.1)
@@ -27,11 +29,30 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return seen
 
 
-def test_a_search(asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search(
+    asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "search.jsonl"
-    given = ["tune", "--method", "vanilla", "--budget", "3", "--seeds", "100", "--aligned", "100", "--out", str(out)]
+    given = [
+        "tune",
+        "--method",
+        "vanilla",
+        "--budget",
+        "3",
+        "--seeds",
+        "100",
+        "--aligned",
+        "100",
+        "--out",
+        str(out),
+    ]
     assert cli.main(given) == 0
-    assert (asked["method"], asked["dataset"], asked["aligned"], asked["seeds"]) == ("vanilla", "digits", 100, (100,))
+    assert (asked["method"], asked["dataset"], asked["aligned"], asked["seeds"]) == (
+        "vanilla",
+        "digits",
+        100,
+        (100,),
+    )
     shown = capsys.readouterr()
     assert shown.err.count("trial ") == 3
     assert "best of 3: trial 2: score 90.0 %" in shown.out
@@ -42,8 +63,12 @@ def test_a_search(asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("asked")
-@pytest.mark.parametrize("bad", ["--method nope", "--dataset nope", "--budget 0", "--seeds x", "--device tpu"])
-def test_bad_input_is_one_line(bad: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "bad", ["--method nope", "--dataset nope", "--budget 0", "--seeds x", "--device tpu"]
+)
+def test_bad_input_is_one_line(
+    bad: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "search.jsonl"
     assert cli.main(["tune", *bad.split(), "--out", str(out)]) == 2
     shown = capsys.readouterr()

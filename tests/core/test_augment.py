@@ -1,4 +1,5 @@
-"""Random views: shape, repeatability, independence of stacking, what each knob does, column corruption."""
+"""Random views: shape, repeatability, independence of stacking, what each knob does, column
+corruption."""
 
 import doctest
 
@@ -34,14 +35,20 @@ def test_examples_run() -> None:
     assert doctest.testmod(augment).failed == 0
 
 
-@pytest.mark.parametrize("views", [DEFAULT_VIEWS, CROP_VIEWS, ImageViews(blur=1, contrast=0.5, flip=True)])
+@pytest.mark.parametrize(
+    "views", [DEFAULT_VIEWS, CROP_VIEWS, ImageViews(blur=1, contrast=0.5, flip=True)]
+)
 @pytest.mark.parametrize("size", [(2, 14, 14), (1, 4, 4), (3, 32, 32), (1, 1, 1), (1, 4, 8)])
-def test_any_size_repeats_and_does_not_depend_on_stacking(views: ImageViews, size: tuple[int, int, int]) -> None:
+def test_any_size_repeats_and_does_not_depend_on_stacking(
+    views: ImageViews, size: tuple[int, int, int]
+) -> None:
     x = images(3, 6, *size)
     y = augment_images(x, KEYS, "view", 4, 1.0, views)
     assert y.shape == x.shape
     assert torch.isfinite(y).all()
-    torch.testing.assert_close(augment_images(x, KEYS, "view", torch.tensor(4), 1.0, views), y, rtol=0, atol=0)
+    torch.testing.assert_close(
+        augment_images(x, KEYS, "view", torch.tensor(4), 1.0, views), y, rtol=0, atol=0
+    )
     for g in range(3):
         alone = augment_images(x[g : g + 1], KEYS[g : g + 1], "view", 4, 1.0, views)
         torch.testing.assert_close(alone[0], y[g])
@@ -73,7 +80,8 @@ def test_flip_mirrors_about_half_of_the_images_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (32, 64)])
 def test_flip_and_rotation_together_keep_lengths(height: int, width: int) -> None:
-    """A mirror and a turn of a centred round bump leave it as it was, on square and on wide images."""
+    """A mirror and a turn of a centred round bump leave it as it was, on square and on wide
+    images."""
     down, across = torch.arange(height) - (height - 1) / 2, torch.arange(width) - (width - 1) / 2
     bump = (-(down[:, None] ** 2 + across[None] ** 2) / 40).exp().expand(1, 20, 1, height, width)
     y = augment_images(bump, KEYS[:1], "view", 0, 1.0, only(flip=True, angle=0.7))
@@ -86,7 +94,10 @@ def test_shift_and_zoom_move_the_bump_within_their_range() -> None:
     y = augment_images(bump, KEYS, "view", 0, 1.0, only(shift=0.25))
     centre = (y * at).sum((-2, -1)) / y.sum((-2, -1))
     assert 4 < float(centre.abs().max()) < 5.1  # a quarter of half of 40 pixels
-    mass = augment_images(bump, KEYS, "view", 0, 1.0, only(scale=0.25)).sum((2, 3, 4)) / bump[0, 0].sum()
+    mass = (
+        augment_images(bump, KEYS, "view", 0, 1.0, only(scale=0.25)).sum((2, 3, 4))
+        / bump[0, 0].sum()
+    )
     assert 0.63 < float(mass.min()) < 0.7  # 1 / 1.25^2
     assert 1.65 < float(mass.max()) < 1.79  # 1 / 0.75^2
 
@@ -115,7 +126,9 @@ def test_blur_smooths_and_keeps_a_flat_image() -> None:
 
 
 @pytest.mark.parametrize(("size", "least", "most"), [(14, 2, 6), (4, 2, 2), (2, 1, 1)])
-def test_the_erased_part_is_one_rectangle_inside_that_reaches_every_pixel(size: int, least: int, most: int) -> None:
+def test_the_erased_part_is_one_rectangle_inside_that_reaches_every_pixel(
+    size: int, least: int, most: int
+) -> None:
     x = torch.ones(3, 400, 2, size, size)
     gone = augment_images(x, KEYS, "view", 0, 1.0, only(erase=6)) == 0
     assert (gone[:, :, 0] == gone[:, :, 1]).all()
@@ -139,7 +152,9 @@ def test_two_views_are_independent_and_both_views_of_the_row() -> None:
 def table(groups: int = 3, rows: int = 200) -> tuple[Tensor, Tensor, Tensor]:
     """Rows where every cell tells its group, row and column; column 1 is three features wide."""
     spans = span_index([1, 3, 1])
-    cell = torch.arange(groups)[:, None, None] * 1e4 + torch.arange(50)[:, None] * 10 + torch.arange(5)
+    cell = (
+        torch.arange(groups)[:, None, None] * 1e4 + torch.arange(50)[:, None] * 10 + torch.arange(5)
+    )
     return torch.full((groups, rows, 5), -1.0), cell, spans
 
 

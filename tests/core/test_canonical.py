@@ -10,7 +10,8 @@ from protoevfl.core import canonical
 def world(
     parties: int = 2, common: int = 2, own: int = 3, rows: int = 800, noise: float = 0.5
 ) -> tuple[Tensor, Tensor]:
-    """Embeddings (M, n, d), a mixture of common columns (n, common) and larger ones of each party's own."""
+    """Embeddings (M, n, d), a mixture of common columns (n, common) and larger ones of each party's
+    own."""
     source = torch.Generator().manual_seed(0)
     draw = lambda *shape: torch.randn(*shape, generator=source, dtype=torch.float64)  # noqa: E731
     shared = draw(rows, common)
@@ -29,7 +30,9 @@ def test_two_parties_first_direction_is_that_of_scikit_learn() -> None:
     f, _ = world()
     maps = canonical.directions(f, ridge=0.0)
     ours = torch.stack([f[m] @ maps[m, :, 0] for m in range(2)])
-    other = CCA(n_components=1, scale=False, max_iter=5000, tol=1e-12).fit(f[0].numpy(), f[1].numpy())
+    other = CCA(n_components=1, scale=False, max_iter=5000, tol=1e-12).fit(
+        f[0].numpy(), f[1].numpy()
+    )
     theirs = torch.from_numpy(other.transform(f[0].numpy())[:, 0])
     assert torch.corrcoef(torch.stack([ours[0], theirs]))[0, 1].abs() > 0.999
 
@@ -49,13 +52,24 @@ def test_a_linear_change_of_a_partys_embedding_does_not_matter() -> None:
     turn = torch.randn(5, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     moved = f.clone()
     moved[1] = f[1] @ turn + 7
-    before, after = ((g - g.mean(1, keepdim=True)) @ canonical.directions(g, ridge=0.0) for g in (f, moved))
-    torch.testing.assert_close(torch.cdist(before[1], before[1]), torch.cdist(after[1], after[1]), atol=1e-6, rtol=1e-6)
+    before, after = (
+        (g - g.mean(1, keepdim=True)) @ canonical.directions(g, ridge=0.0) for g in (f, moved)
+    )
+    torch.testing.assert_close(
+        torch.cdist(before[1], before[1]), torch.cdist(after[1], after[1]), atol=1e-6, rtol=1e-6
+    )
 
 
 def test_constant_columns_and_one_party_alone_are_finite() -> None:
     f, _ = world()
-    f = torch.cat([f, torch.zeros(2, 800, 2, dtype=torch.float64), torch.ones(2, 800, 1, dtype=torch.float64)], -1)
+    f = torch.cat(
+        [
+            f,
+            torch.zeros(2, 800, 2, dtype=torch.float64),
+            torch.ones(2, 800, 1, dtype=torch.float64),
+        ],
+        -1,
+    )
     assert canonical.directions(f).isfinite().all()
     assert canonical.directions(f[:1]).isfinite().all()
     assert canonical.directions(f[:1]).abs().sum() > 0
@@ -80,9 +94,12 @@ def test_fewer_rows_than_dimensions_give_no_more_than_their_rank() -> None:
 
 
 def test_many_equal_eigenvalues_do_not_stop_it() -> None:
-    """Few rows, many dimensions, most of them dead: single precision fails on this ("failed to converge")."""
+    """Few rows, many dimensions, most of them dead: single precision fails on this ("failed to
+    converge")."""
     source = torch.Generator().manual_seed(0)
-    f = torch.randn(8, 300, 220, generator=source).relu() * (torch.rand(8, 1, 220, generator=source) < 0.4)
+    f = torch.randn(8, 300, 220, generator=source).relu() * (
+        torch.rand(8, 1, 220, generator=source) < 0.4
+    )
     for some in (f, f.repeat(1, 1, 2), torch.zeros(2, 300, 40)):
         assert canonical.directions(some).isfinite().all()
         assert canonical.principal(some.movedim(0, 1).flatten(1)).isfinite().all()

@@ -1,4 +1,5 @@
-"""Everything used inside a training loop can be captured in a CUDA graph and replays to the same numbers."""
+"""Everything used inside a training loop can be captured in a CUDA graph and replays to the same
+numbers."""
 
 from collections.abc import Callable
 

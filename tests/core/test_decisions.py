@@ -1,4 +1,5 @@
-"""Honest probabilities, the balanced rule and paired gains, against counting by hand and scikit-learn."""
+"""Honest probabilities, the balanced rule and paired gains, against counting by hand and
+scikit-learn."""
 
 import pytest
 import torch
@@ -39,7 +40,9 @@ def test_weights_of_one_give_the_plain_measures_with_ties() -> None:
     p = (p * 20).round() / 20
     ones = torch.ones(1, 300, dtype=torch.float64)
     assert float(decisions.weighted_auc(p, y, ones)) == pytest.approx(metrics.auc(p[:, 1], y))
-    assert float(decisions.weighted_accuracy(p, y, ones)) == pytest.approx(metrics.accuracy(p.argmax(1), y))
+    assert float(decisions.weighted_accuracy(p, y, ones)) == pytest.approx(
+        metrics.accuracy(p.argmax(1), y)
+    )
 
 
 @pytest.mark.parametrize(("classes", "measure"), [(2, "auc"), (5, "accuracy")])
@@ -49,4 +52,9 @@ def test_a_gain_is_paired_and_has_an_interval_around_it(classes: int, measure: s
     gain = decisions.gain(good, noise, y)
     assert gain["measure"] == measure
     assert 0 < float(gain["low"]) < float(gain["difference"]) < float(gain["high"])
-    assert decisions.gain(good, good, y) == {"measure": measure, "difference": 0.0, "low": 0.0, "high": 0.0}
+    assert decisions.gain(good, good, y) == {
+        "measure": measure,
+        "difference": 0.0,
+        "low": 0.0,
+        "high": 0.0,
+    }

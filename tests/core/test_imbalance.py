@@ -14,7 +14,9 @@ def test_examples_run() -> None:
     assert doctest.testmod(imbalance).failed == 0
 
 
-@pytest.mark.parametrize(("ratio", "printed"), [(4.7, 0.331), (8.2, 0.502), (5.2, 0.364), (3.5, 0.233)])
+@pytest.mark.parametrize(
+    ("ratio", "printed"), [(4.7, 0.331), (8.2, 0.502), (5.2, 0.364), (3.5, 0.233)]
+)
 def test_mid_reproduces_the_papers_credit_row(ratio: float, printed: float) -> None:
     assert gamma([ratio, 1.0]) == pytest.approx(ratio)
     assert mid([ratio, 1.0]) == pytest.approx(printed, abs=0.006)
@@ -41,7 +43,9 @@ def test_wcs_equals_a_loop() -> None:
     total = [sum(c) for c in zip(*counts)]
 
     def cos(a: list[int], b: list[int]) -> float:
-        return sum(x * y for x, y in zip(a, b)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+        return sum(x * y for x, y in zip(a, b)) / math.sqrt(
+            sum(x * x for x in a) * sum(y * y for y in b)
+        )
 
     cosines = [cos(row, total) for row in counts]
     assert wcs(counts).tolist() == pytest.approx(cosines)

@@ -51,13 +51,15 @@ def test_nt_xent_equals_the_slow_loop_per_group() -> None:
 
 @pytest.mark.parametrize("t", [0.013, 0.05, 0.2, 1.0])
 def test_nt_xent_and_its_gradient_are_those_of_the_plain_formula(t: float) -> None:
-    """Cross-entropy of the other view among all others, by torch's own functions; also beyond the temperature from
-    which the gradient is taken by hand."""
+    """Cross-entropy of the other view among all others, by torch's own functions; also beyond the
+    temperature from which the gradient is taken by hand."""
     for temperature in (t, t / 10):
         z1, z2 = (x.requires_grad_() for x in pair(groups=3, rows=6))
         z = F.normalize(torch.cat([z1, z2], 1), dim=-1)
         logits = (z @ z.mT / temperature).masked_fill(torch.eye(12, dtype=torch.bool), -torch.inf)
-        plain = F.cross_entropy(logits.mT, torch.arange(12).roll(6).expand(3, -1), reduction="none").mean(1)
+        plain = F.cross_entropy(
+            logits.mT, torch.arange(12).roll(6).expand(3, -1), reduction="none"
+        ).mean(1)
         ours = nt_xent(z1, z2, temperature)
         torch.testing.assert_close(ours, plain)
         weights = torch.tensor([1.0, -2.0, 0.5]).double()
@@ -87,11 +89,17 @@ def test_simsiam_equals_the_slow_loop_and_stops_the_gradient() -> None:
 
 def test_info_nce_equals_the_slow_loop_and_stops_the_gradient() -> None:
     q, k = pair()
-    queue = F.normalize(torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(8)).double(), dim=-1)
+    queue = F.normalize(
+        torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(8)).double(), dim=-1
+    )
     loss = info_nce_queue(q, k, queue, 0.2)
-    assert loss.tolist() == pytest.approx([slow_info_nce(a, b, c, 0.2) for a, b, c in zip(q, k, queue)])
+    assert loss.tolist() == pytest.approx(
+        [slow_info_nce(a, b, c, 0.2) for a, b, c in zip(q, k, queue)]
+    )
     inputs = [t.requires_grad_() for t in (q, k, queue)]
-    _, to_key, to_queue = torch.autograd.grad(info_nce_queue(q, k, queue, 0.2).sum(), inputs, allow_unused=True)
+    _, to_key, to_queue = torch.autograd.grad(
+        info_nce_queue(q, k, queue, 0.2).sum(), inputs, allow_unused=True
+    )
     assert to_key is None
     assert to_queue is None
 
@@ -107,7 +115,9 @@ def test_soft_cross_entropy_equals_torch_and_weights_count_rows() -> None:
     logits, raw = pair()
     targets = raw.softmax(-1)
     for g in range(2):
-        torch.testing.assert_close(soft_cross_entropy(logits, targets)[g], F.cross_entropy(logits[g], targets[g]))
+        torch.testing.assert_close(
+            soft_cross_entropy(logits, targets)[g], F.cross_entropy(logits[g], targets[g])
+        )
     w = torch.tensor([[1.0, 2.0, 0.0, 0.0]]).double().expand(2, 4)
     torch.testing.assert_close(
         soft_cross_entropy(logits, targets, w),
@@ -128,7 +138,11 @@ def test_gradients() -> None:
 def test_extreme_norms_and_a_single_row(size: float) -> None:
     a, b = (t.float() * size for t in pair())
     a.requires_grad_()
-    for loss in (nt_xent(a, b, 0.05), simsiam(a, b), info_nce_queue(a, b, torch.ones(2, 5, 3), 0.05)):
+    for loss in (
+        nt_xent(a, b, 0.05),
+        simsiam(a, b),
+        info_nce_queue(a, b, torch.ones(2, 5, 3), 0.05),
+    ):
         (gradient,) = torch.autograd.grad(loss.sum(), a)
         assert torch.isfinite(loss).all()
         assert torch.isfinite(gradient).all()

@@ -62,7 +62,9 @@ def test_record_equals_scikit_learn(classes: int) -> None:
     hidden = y == 1
     assert r["seen_accuracy"] == pytest.approx(reference.accuracy_score(y[~hidden], guess[~hidden]))
     assert r["unseen_recall"] == pytest.approx(reference.accuracy_score(y[hidden], guess[hidden]))
-    assert r["harmonic_mean"] == pytest.approx(harmonic_mean(r["seen_accuracy"], r["unseen_recall"]))
+    assert r["harmonic_mean"] == pytest.approx(
+        harmonic_mean(r["seen_accuracy"], r["unseen_recall"])
+    )
     assert r["classes_predicted"] == len(set(guess.tolist()))
     expected = reference.roc_auc_score(y, p[:, 1]) if classes == 2 else None
     assert r["auc"] == pytest.approx(expected)
@@ -109,7 +111,10 @@ def test_harmonic_mean() -> None:
 def test_renaming_classes_renames_the_record() -> None:
     p, y = sample(4)
     new_name = torch.tensor([2, 0, 3, 1])
-    r, moved = evaluate(p, y, [1]), evaluate(p[:, new_name.argsort()], new_name[y], [int(new_name[1])])
+    r, moved = (
+        evaluate(p, y, [1]),
+        evaluate(p[:, new_name.argsort()], new_name[y], [int(new_name[1])]),
+    )
     recall = [moved["per_class_recall"][z] for z in new_name.tolist()]
     assert recall == r["per_class_recall"]
     assert [moved["mean_rates"][z] for z in new_name.tolist()] == pytest.approx(r["mean_rates"])
@@ -140,7 +145,9 @@ def test_effective_rank_knows_the_dimension() -> None:
     assert 1 < float(effective_rank(thin)) <= 2.001
     singular = torch.linalg.svdvals((thin - thin.mean(0)).double())[:2]
     share = singular / singular.sum()
-    assert float(effective_rank(thin)) == pytest.approx(float((-(share * share.log()).sum()).exp()), rel=1e-4)
+    assert float(effective_rank(thin)) == pytest.approx(
+        float((-(share * share.log()).sum()).exp()), rel=1e-4
+    )
     torch.testing.assert_close(effective_rank(wide[0] * 1e30), effective_rank(wide)[0])
 
 

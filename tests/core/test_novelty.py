@@ -14,7 +14,12 @@ KEYS = torch.tensor([3, 5])
 
 def near() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     xu, xa = unit(POOL), unit(ALIGNED)
-    return xu, xa, novelty.neighbours(xu, xu, NEAR, False, chunk=7), novelty.neighbours(xa, xu, NEAR, True)
+    return (
+        xu,
+        xa,
+        novelty.neighbours(xu, xu, NEAR, False, chunk=7),
+        novelty.neighbours(xa, xu, NEAR, True),
+    )
 
 
 def test_neighbours_are_the_nearest_and_never_the_row_itself() -> None:
@@ -36,10 +41,15 @@ def test_distances_against_a_loop_that_leaves_each_aligned_row_out() -> None:
 
         for i in (0, 7):
             around = [i, *near_pool[g, i].tolist()]
-            torch.testing.assert_close(s[g, i], torch.stack([d(xu[g, k], list(range(A))) for k in around]).mean())
+            torch.testing.assert_close(
+                s[g, i], torch.stack([d(xu[g, k], list(range(A))) for k in around]).mean()
+            )
         for j in (0, 5):
             others = [k for k in range(A) if k != j]
-            parts = [d(xa[g, j], others), *(d(xu[g, k], others) for k in near_aligned[g, j].tolist())]
+            parts = [
+                d(xa[g, j], others),
+                *(d(xu[g, k], others) for k in near_aligned[g, j].tolist()),
+            ]
             torch.testing.assert_close(a[g, j], torch.stack(parts).mean())
 
 

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from protoevfl.core import priors
-from protoevfl.core.priors import estimate, mix, mixing_ratio, pseudo_label_counts, smooth, uniform_like
+from protoevfl.core.priors import (
+    estimate,
+    mix,
+    mixing_ratio,
+    pseudo_label_counts,
+    smooth,
+    uniform_like,
+)
 
 
 def scores(*shape: int) -> Tensor:
@@ -56,7 +63,8 @@ def test_batched_equals_looped() -> None:
 
 
 def test_recovers_the_prior_of_a_known_mixture() -> None:
-    """Scores that are true log-likelihoods: EM converges to the shares of the classes in the pool."""
+    """Scores that are true log-likelihoods: EM converges to the shares of the classes in the
+    pool."""
     g = torch.Generator().manual_seed(0)
     true = torch.tensor([0.7, 0.2, 0.1])
     y = torch.multinomial(true, 4000, replacement=True, generator=g)
@@ -102,7 +110,9 @@ def test_pseudo_label_counts_equal_a_count() -> None:
 
 
 def test_mixing_ratio_is_the_share_of_the_rarest() -> None:
-    assert mixing_ratio(torch.tensor([[6.0, 3.0, 1.0], [5.0, 0.0, 0.0]])).tolist() == pytest.approx([0.1, 0])
+    assert mixing_ratio(torch.tensor([[6.0, 3.0, 1.0], [5.0, 0.0, 0.0]])).tolist() == pytest.approx(
+        [0.1, 0]
+    )
     assert mixing_ratio(torch.zeros(3)).item() == 0
     assert mixing_ratio(torch.rand(50, 4)).max() <= 0.25
 

@@ -26,14 +26,18 @@ def test_means_equal_a_loop(weighted: bool) -> None:
     f, y, w = rows()
     means, counts = class_means(f, y, 5, w if weighted else None)
     for z in range(5):
-        members = [(w[n] if weighted else torch.tensor(1.0).double(), f[n]) for n in range(12) if y[n] == z]
+        members = [
+            (w[n] if weighted else torch.tensor(1.0).double(), f[n]) for n in range(12) if y[n] == z
+        ]
         if not members:
             assert counts[z] == 0
             assert means[z].abs().max() == 0
             continue
         total = sum((v for v, _ in members), torch.tensor(0.0).double())
         torch.testing.assert_close(counts[z], total)
-        torch.testing.assert_close(means[z], sum((v * x for v, x in members), torch.zeros(3).double()) / total)
+        torch.testing.assert_close(
+            means[z], sum((v * x for v, x in members), torch.zeros(3).double()) / total
+        )
 
 
 def test_unlabelled_rows_belong_to_no_class() -> None:

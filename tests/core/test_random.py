@@ -23,7 +23,9 @@ def test_counter_as_tensor_equals_counter_as_int(counter: int, shape: tuple[int,
     """On the CPU an int takes the host's arithmetic, a tensor the tensors'."""
     keys = torch.cat([KEYS, torch.tensor([0, 1, -5, 2**62 + 12_345, 2**63 - 1])])
     for draw in (rnd.bits, rnd.uniform, rnd.normal):
-        assert torch.equal(draw(keys, "x", counter, shape), draw(keys, "x", torch.tensor(counter), shape))
+        assert torch.equal(
+            draw(keys, "x", counter, shape), draw(keys, "x", torch.tensor(counter), shape)
+        )
 
 
 def test_bits_are_the_documented_hash() -> None:
@@ -100,8 +102,8 @@ def test_derive_is_stable_and_distinct() -> None:
 
 
 def flip_bias(factor: int) -> np.ndarray:
-    """(32, 32) rates at which input bit i flips output bit j, relative to 1/2, over 2^18 inputs; the mixer is spelt
-    out so that the published factor can stand beside ours."""
+    """(32, 32) rates at which input bit i flips output bit j, relative to 1/2, over 2^18 inputs;
+    the mixer is spelt out so that the published factor can stand beside ours."""
 
     def mixed(x: np.ndarray) -> np.ndarray:
         x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
@@ -117,7 +119,10 @@ def flip_bias(factor: int) -> np.ndarray:
 
 
 def test_the_mixer_is_as_unbiased_as_the_published_one() -> None:
-    """One digit of the factor differs (see `_mix`). What 2^18 inputs show by chance alone is 2 per mille."""
-    ours, published = (np.sqrt((flip_bias(f) ** 2).mean()) for f in (rnd._NUMBERS[-1] & 0xFFFFFFFF, 0x846CA68B))
+    """One digit of the factor differs (see `_mix`). What 2^18 inputs show by chance alone is 2 per
+    mille."""
+    ours, published = (
+        np.sqrt((flip_bias(f) ** 2).mean()) for f in (rnd._NUMBERS[-1] & 0xFFFFFFFF, 0x846CA68B)
+    )
     assert ours == pytest.approx(published, rel=0.1)
     assert ours < 0.0025

@@ -54,7 +54,9 @@ def test_a_row_without_weight_does_not_matter_and_a_class_without_rows_gets_noth
 
 def test_far_from_all_rows_every_class_there_is_equally_likely() -> None:
     x, y, _ = world()
-    p = ridge.predict(ridge.fit(x, y, torch.ones(40, dtype=torch.float64), ridge.spread(x)), x[:1] + 1e4)
+    p = ridge.predict(
+        ridge.fit(x, y, torch.ones(40, dtype=torch.float64), ridge.spread(x)), x[:1] + 1e4
+    )
     torch.testing.assert_close(p, torch.full((1, 4), 0.25, dtype=torch.float64))
 
 
@@ -83,7 +85,9 @@ def test_clear_classes_allow_sureness_and_labels_at_random_none() -> None:
 
 
 def test_as_sure_meets_the_confidence_and_keeps_the_order() -> None:
-    p = (3 * torch.randn(50, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).softmax(1)
+    p = (
+        3 * torch.randn(50, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    ).softmax(1)
     p = torch.cat([p, torch.zeros(50, 1, dtype=torch.float64)], 1)
     for wanted in (0.4, 0.7, 0.95):
         q = ridge.as_sure(p, torch.tensor(wanted))

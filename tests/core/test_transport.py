@@ -33,7 +33,9 @@ def example(*batch: int, rows: int = 7, classes: int = 4, width: int = 5) -> tup
     return f, mu, prior / prior.sum(-1, keepdim=True), weights
 
 
-def slow_costs(f: Tensor, mu: Tensor, p: Tensor, temperature: float | None, w: Tensor) -> tuple[float, float]:
+def slow_costs(
+    f: Tensor, mu: Tensor, p: Tensor, temperature: float | None, w: Tensor
+) -> tuple[float, float]:
     """Both expected costs by the definitions, one number at a time."""
     fs, ms, ps, ws = f.tolist(), mu.tolist(), p.tolist(), w.tolist()
 
@@ -70,7 +72,9 @@ def test_costs_equal_the_slow_loops(temperature: float | None, weighted: bool) -
     scores, costs = similarity(f, mu, temperature), cost(f, mu)
     assert forward_cost(scores, costs, prior, given).item() == pytest.approx(there, rel=1e-10)
     assert backward_cost(scores, costs, prior, given).item() == pytest.approx(back, rel=1e-10)
-    assert dual_cost(f, mu, prior, temperature, given).item() == pytest.approx(there + back, rel=1e-10)
+    assert dual_cost(f, mu, prior, temperature, given).item() == pytest.approx(
+        there + back, rel=1e-10
+    )
     single = dual_cost(f, mu, prior, temperature, given, direction="forward")
     assert single.item() == pytest.approx(there, rel=1e-10)
 
@@ -80,7 +84,9 @@ def test_plans_sum_to_one() -> None:
     s = similarity(f, mu, 0.1)
     torch.testing.assert_close(forward_plan(s, prior).exp().sum(-1), torch.ones(2, 3, 7).double())
     for weights in (None, w):
-        torch.testing.assert_close(backward_plan(s, weights).exp().sum(-2), torch.ones(2, 3, 4).double())
+        torch.testing.assert_close(
+            backward_plan(s, weights).exp().sum(-2), torch.ones(2, 3, 4).double()
+        )
 
 
 def test_prior_cancels_in_the_backward_plan() -> None:
@@ -95,7 +101,9 @@ def test_permuting_classes_permutes_plans_and_keeps_the_cost() -> None:
     s, moved = similarity(f, mu, 0.3), similarity(f, mu[order], 0.3)
     torch.testing.assert_close(forward_plan(moved, prior[order]), forward_plan(s, prior)[:, order])
     torch.testing.assert_close(backward_plan(moved, w), backward_plan(s, w)[:, order])
-    torch.testing.assert_close(dual_cost(f, mu[order], prior[order], 0.3, w), dual_cost(f, mu, prior, 0.3, w))
+    torch.testing.assert_close(
+        dual_cost(f, mu[order], prior[order], 0.3, w), dual_cost(f, mu, prior, 0.3, w)
+    )
 
 
 def test_batched_equals_looped() -> None:
@@ -112,7 +120,9 @@ def test_weights_count_rows() -> None:
     """A weight of 2 is the row twice, a weight of 0 is the row gone."""
     f, mu, prior, _ = example(rows=3)
     weights = torch.tensor([1.0, 2.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(dual_cost(f, mu, prior, 0.2, weights), dual_cost(f[[0, 1, 1]], mu, prior, 0.2))
+    torch.testing.assert_close(
+        dual_cost(f, mu, prior, 0.2, weights), dual_cost(f[[0, 1, 1]], mu, prior, 0.2)
+    )
 
 
 @pytest.mark.parametrize("temperature", [None, 0.5])

@@ -1,4 +1,5 @@
-"""The active party's side: pairs are aligned once, changes are told to those whom they concern, rows are predicted."""
+"""The active party's side: pairs are aligned once, changes are told to those whom they concern,
+rows are predicted."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,9 @@ class Companies:
         return OwnFile.read(read_toml(self.folder / name / "party.toml"), name, self.folder / name)
 
     def active(self) -> ActiveSide:
-        return ActiveSide(JobSpec("a", NAMES), self.file("bank"), self.folder / "bank" / "alignment")
+        return ActiveSide(
+            JobSpec("a", NAMES), self.file("bank"), self.folder / "bank" / "alignment"
+        )
 
     def pair(self, name: str) -> Pair:
         return Pair(self.folder / name / "alignment")
@@ -50,7 +53,9 @@ def companies(tmp_path: Path) -> Companies:
     return Companies(tmp_path)
 
 
-def test_each_company_holds_its_rows_of_the_same_people_for_the_same_uses(companies: Companies) -> None:
+def test_each_company_holds_its_rows_of_the_same_people_for_the_same_uses(
+    companies: Companies,
+) -> None:
     side = companies.align()
     spelt = {name: dict(zip(ids.rows.tolist(), ids.values, strict=True))
              for name in NAMES for ids in [companies.file(name).ids()]}  # fmt: skip
@@ -78,7 +83,9 @@ def test_what_both_sides_hold_already_is_not_asked_again(companies: Companies) -
     assert companies.asked == []
 
 
-def test_a_pair_that_one_side_lost_is_aligned_again_and_the_other_is_left_alone(companies: Companies) -> None:
+def test_a_pair_that_one_side_lost_is_aligned_again_and_the_other_is_left_alone(
+    companies: Companies,
+) -> None:
     companies.align()
     companies.asked.clear()
     (companies.folder / "tele" / "alignment" / "alignment.json").unlink()
@@ -93,7 +100,9 @@ def test_another_share_of_test_rows_is_told_without_aligning_again(companies: Co
     path.write_text(path.read_text() + "test = 0.5\n")
     side = companies.align()
     assert companies.asked == [(name, USES) for name in NAMES[1:]]
-    assert len(companies.pair("shop").rows(companies.file("shop").ids()).kept_aside) == len(side.rows.test)
+    assert len(companies.pair("shop").rows(companies.file("shop").ids()).kept_aside) == len(
+        side.rows.test
+    )
 
 
 def test_without_test_rows_all_labelled_rows_of_all_parties_train(companies: Companies) -> None:
@@ -108,5 +117,7 @@ def test_without_test_rows_all_labelled_rows_of_all_parties_train(companies: Com
 def test_the_job_must_know_the_number_of_classes(companies: Companies) -> None:
     side = companies.active()
     side.spec = JobSpec("a", NAMES, classes=3)
-    with pytest.raises(UserError, match=r"the file has 2 classes \(no, yes\), the job says otherwise"):
+    with pytest.raises(
+        UserError, match=r"the file has 2 classes \(no, yes\), the job says otherwise"
+    ):
         _ = side.labels

@@ -1,4 +1,5 @@
-"""Alignment as two companies do it: same rows, same order, same uses, proven; a crash in the middle is noticed."""
+"""Alignment as two companies do it: same rows, same order, same uses, proven; a crash in the middle
+is noticed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,9 @@ class Two:
         self.bank.keep_uses(send_uses("shop", places, alignment, ids_of(BANK), self.ask))
 
 
-def uses(aligned: list[int], kept_aside: list[int], further: list[int], asked: list[int]) -> PartyRows:
+def uses(
+    aligned: list[int], kept_aside: list[int], further: list[int], asked: list[int]
+) -> PartyRows:
     return PartyRows(*(np.array(part, np.int64) for part in (aligned, kept_aside, further, asked)))
 
 
@@ -77,7 +80,9 @@ def people(rows: Places, names: list[str]) -> list[str]:
     return [names[row] for row in rows.tolist()]
 
 
-def test_both_sides_hold_the_same_people_in_the_same_order_for_the_same_uses(tmp_path: Path) -> None:
+def test_both_sides_hold_the_same_people_in_the_same_order_for_the_same_uses(
+    tmp_path: Path,
+) -> None:
     two = Two(tmp_path)
     two.align()
     two.use(uses([3, 1], [0], [7, 5], [2]))
@@ -85,10 +90,17 @@ def test_both_sides_hold_the_same_people_in_the_same_order_for_the_same_uses(tmp
     bank, shop = two.bank.rows(ids_of(BANK)), two.shop.rows(ids_of(SHOP))
     for part in ("aligned", "kept_aside", "further", "asked"):
         assert people(getattr(bank, part), BANK) == people(getattr(shop, part), SHOP)
-    assert [len(part) for part in (shop.aligned, shop.kept_aside, shop.further, shop.asked)] == [2, 1, 2, 1]
+    assert [len(part) for part in (shop.aligned, shop.kept_aside, shop.further, shop.asked)] == [
+        2,
+        1,
+        2,
+        1,
+    ]
 
 
-def test_the_active_party_knows_who_shares_which_row_and_the_place_in_the_pair(tmp_path: Path) -> None:
+def test_the_active_party_knows_who_shares_which_row_and_the_place_in_the_pair(
+    tmp_path: Path,
+) -> None:
     two = Two(tmp_path)
     two.align()
     alignment = two.bank.load()
@@ -161,11 +173,22 @@ def test_uses_that_the_sender_cannot_prove_are_refused(tmp_path: Path) -> None:
     alignment = two.bank.load()
     assert alignment is not None
     message = pack_uses(uses([1, 2], [0], [], []), alignment, ids_of(BANK))
-    swapped = message[: PROOF + 16] + message[PROOF + 20 : PROOF + 24] + message[PROOF + 16 : PROOF + 20] + message[-4:]
+    swapped = (
+        message[: PROOF + 16]
+        + message[PROOF + 20 : PROOF + 24]
+        + message[PROOF + 16 : PROOF + 20]
+        + message[-4:]
+    )
     with pytest.raises(AlignmentError, match="digest does not fit"):
         two.side.handle_bytes(USES, swapped)
     with pytest.raises(AlignmentError, match="does not hold the same rows"):
-        send_uses("shop", uses([1], [], [], []), alignment, ids_of(BANK), lambda name, step, message: b"yes")
+        send_uses(
+            "shop",
+            uses([1], [], [], []),
+            alignment,
+            ids_of(BANK),
+            lambda name, step, message: b"yes",
+        )
 
 
 def test_a_file_that_changed_after_alignment_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,15 @@ from protoevfl.errors import UserError
 def log(tmp_path: Path) -> AuditLog:
     written = AuditLog(tmp_path / "audit.jsonl")
     for number in range(5):
-        written.add("request", run="r", peer="bank", type="Learn", bytes=10, round=number, decision="accepted")
+        written.add(
+            "request",
+            run="r",
+            peer="bank",
+            type="Learn",
+            bytes=10,
+            round=number,
+            decision="accepted",
+        )
     return written
 
 
@@ -66,7 +74,9 @@ def test_fields_are_a_closed_list_and_reasons_are_short(log: AuditLog) -> None:
 
 
 def test_threads_do_not_break_the_chain(log: AuditLog) -> None:
-    threads = [threading.Thread(target=lambda: [log.add("request") for _ in range(10)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [log.add("request") for _ in range(10)]) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -74,7 +84,9 @@ def test_threads_do_not_break_the_chain(log: AuditLog) -> None:
     assert verify(log.path)[0] == 45
 
 
-def test_a_failed_write_leaves_the_chain_as_it_was(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_chain_as_it_was(
+    log: AuditLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 

@@ -15,7 +15,12 @@ from protoevfl.errors import UserError
 
 
 def some(number: int, size: int = 10) -> Checkpoint:
-    tensors = {"a": torch.randn(size), "n": torch.tensor(number), "none": torch.zeros(0), "b": torch.eye(3).T}
+    tensors = {
+        "a": torch.randn(size),
+        "n": torch.tensor(number),
+        "none": torch.zeros(0),
+        "b": torch.eye(3).T,
+    }
     return Checkpoint(number, tensors, {"run": "r", "answered": "x"})
 
 
@@ -24,12 +29,18 @@ def test_what_is_saved_comes_back_bit_for_bit(tmp_path: Path) -> None:
     store.save(kept)
     found = store.load(4)
     assert found.header == kept.header
-    assert all(torch.equal(found.tensors[n], t) and found.tensors[n].dtype == t.dtype for n, t in kept.tensors.items())
+    assert all(
+        torch.equal(found.tensors[n], t) and found.tensors[n].dtype == t.dtype
+        for n, t in kept.tensors.items()
+    )
     assert oct(store.path(4).stat().st_mode)[-3:] == "600"
 
 
 def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
-    store, journal = CheckpointStore(tmp_path / "c", keep=2), CheckpointStore(tmp_path / "j", keep=None)
+    store, journal = (
+        CheckpointStore(tmp_path / "c", keep=2),
+        CheckpointStore(tmp_path / "j", keep=None),
+    )
     for number in range(5):
         store.save(some(number))
         journal.save(some(number))
@@ -38,7 +49,9 @@ def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 8, 60, -1])
-def test_a_flipped_bit_or_a_cut_is_noticed_and_the_round_before_is_used(tmp_path: Path, place: int) -> None:
+def test_a_flipped_bit_or_a_cut_is_noticed_and_the_round_before_is_used(
+    tmp_path: Path, place: int
+) -> None:
     store = CheckpointStore(tmp_path)
     store.save(some(1))
     store.save(some(2))
@@ -63,7 +76,9 @@ def test_a_file_under_another_round_number_is_refused(tmp_path: Path) -> None:
         store.load(2)
 
 
-def test_a_failed_rename_leaves_the_old_file_and_no_scraps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_rename_leaves_the_old_file_and_no_scraps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = CheckpointStore(tmp_path)
     store.save(some(1))
 
@@ -82,7 +97,9 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of 1 MB, where this machine lets us mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("mounting a tmpfs needs root")
     try:

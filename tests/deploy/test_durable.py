@@ -1,4 +1,5 @@
-"""Durable files: the old content or the new one, whatever happens in between, and errors that say what to do."""
+"""Durable files: the old content or the new one, whatever happens in between, and errors that say
+what to do."""
 
 import errno
 import os
@@ -30,7 +31,9 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-@pytest.mark.parametrize("data", [b"", b"\0", os.urandom(100_000)], ids=["nothing", "a zero", "much"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", os.urandom(100_000)], ids=["nothing", "a zero", "much"]
+)
 def test_what_is_written_is_read_and_nothing_else_is_left(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "new" / "folders" / "Zustand größer.json"
     write(path, data)
@@ -59,7 +62,11 @@ def test_content_is_synced_before_the_rename_and_the_folder_after(
     sync, replace = os.fsync, os.replace
 
     def synced(handle: int) -> None:
-        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else f"{os.fstat(handle).st_size} bytes")
+        done.append(
+            "folder"
+            if stat.S_ISDIR(os.fstat(handle).st_mode)
+            else f"{os.fstat(handle).st_size} bytes"
+        )
         sync(handle)
 
     def renamed(*paths: Any) -> None:
@@ -83,7 +90,9 @@ def test_a_failure_at_any_step_leaves_the_old_file_and_no_scraps(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, step, fail)
-    with pytest.raises(DiskError, match=r"cannot write .*x: No space left on device; free some disk space"):
+    with pytest.raises(
+        DiskError, match=r"cannot write .*x: No space left on device; free some disk space"
+    ):
         write(path, b"new")
     monkeypatch.undo()
     assert path.read_bytes() == b"old"

@@ -28,7 +28,8 @@ def test_every_flipped_bit_and_every_cut_is_refused() -> None:
             envelope, body = unpack(bytes(damaged))
         except EnvelopeError:
             continue
-        assert body == b"some body"  # only a name or number in the header can change, and those are compared later
+        # only a name or number in the header can change, and those are compared later
+        assert body == b"some body"
         assert replace(envelope, sha256="") != ASK
     for size in range(len(frame)):
         with pytest.raises(EnvelopeError):
@@ -64,7 +65,11 @@ def test_rounds_come_in_order_once() -> None:
     ask = replace(ASK, sha256="aa")
     assert place(ask, last=4, answered="zz") == "new"
     assert place(ask, last=5, answered="aa") == "repeat"
-    for last, answered, word in ((5, "bb", "replay"), (6, "aa", "replay"), (3, "", "not accounted")):
+    for last, answered, word in (
+        (5, "bb", "replay"),
+        (6, "aa", "replay"),
+        (3, "", "not accounted"),
+    ):
         with pytest.raises(EnvelopeError, match=word):
             place(ask, last, answered)
     assert place(replace(ask, missed=(3, 4)), last=2, answered="") == "new"

@@ -32,7 +32,14 @@ def test_moments_are_the_same_for_the_same_seed_and_spread_over_the_run() -> Non
 
 
 def test_a_case_that_was_repeated_counts_once() -> None:
-    line = {"kind": "kill -9", "key": "a", "what": "hub hub, start", "good": False, "seconds": 9.0, "recovery_s": 4.0}
+    line = {
+        "kind": "kill -9",
+        "key": "a",
+        "what": "hub hub, start",
+        "good": False,
+        "seconds": 9.0,
+        "recovery_s": 4.0,
+    }
     assert "| 1 | 0 | 4, 4 | 9 |" in figures.table([line])
     assert "| 1 | 1 (1 of them after a change) | 2, 2 | 9 |" in figures.table(
         [line, {**line, "good": True, "recovery_s": 2.0}]

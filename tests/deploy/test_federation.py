@@ -12,7 +12,9 @@ pytestmark = pytest.mark.xdist_group("federation")
 
 
 def test_the_policy_of_a_party_stops_a_job_and_names_it(federation: Federation) -> None:
-    assert "party tele refused round 0: refused by policy" in intruders.refused_by_policy(federation)
+    assert "party tele refused round 0: refused by policy" in intruders.refused_by_policy(
+        federation
+    )
 
 
 def test_plain_text_and_missing_certificates_are_refused(federation: Federation) -> None:

@@ -1,4 +1,5 @@
-"""A party's border: what it lets in and out, what it answers again, what it keeps to itself when something breaks."""
+"""A party's border: what it lets in and out, what it answers again, what it keeps to itself when
+something breaks."""
 
 import json
 import logging
@@ -27,8 +28,15 @@ from protoevfl.federation.party import Party
 from protoevfl.messages import Embed, Learn, Message, MessageError, WarmUp, decode, encode
 from protoevfl.rows.align_wire import AlignmentError
 
-SPEC = JobSpec("run-1", ("bank", "shop"), method="probe", settings={"rounds": 4, "rows": 3, "width": 2}, rounds=9,
-               down=("Learn", "Embed"), up=("Embeddings", "Learned"))  # fmt: skip
+SPEC = JobSpec(
+    "run-1",
+    ("bank", "shop"),
+    method="probe",
+    settings={"rounds": 4, "rows": 3, "width": 2},
+    rounds=9,
+    down=("Learn", "Embed"),
+    up=("Embeddings", "Learned"),
+)
 
 
 def learn(value: float = 0.0) -> Learn:
@@ -60,14 +68,25 @@ class Shop:
         key = rnd.key(self.spec.seed, "party", 1)
         inner = Party(probe.make(self.spec.settings), probe.table("shop"), key)
         self.party = Watched(inner, {"classes": 2}, self.spec.max_bytes)
-        store, log = CheckpointStore(self.folder / "checkpoints"), AuditLog(self.folder / "audit.jsonl")
-        self.host = PartyHost(lambda: self.party, "shop", self.spec, self.policy, store, log, self.aligner, self.keep)
+        store, log = (
+            CheckpointStore(self.folder / "checkpoints"),
+            AuditLog(self.folder / "audit.jsonl"),
+        )
+        self.host = PartyHost(
+            lambda: self.party, "shop", self.spec, self.policy, store, log, self.aligner, self.keep
+        )
 
-    def frame(self, message: Message | bytes, number: int = 1, kind: str = "request", **changes: Any) -> bytes:
+    def frame(
+        self, message: Message | bytes, number: int = 1, kind: str = "request", **changes: Any
+    ) -> bytes:
         header = Envelope(kind, self.spec.run, self.spec.digest(), "bank", "shop", number)
-        return pack(replace(header, **changes), message if isinstance(message, bytes) else encode(message))
+        return pack(
+            replace(header, **changes), message if isinstance(message, bytes) else encode(message)
+        )
 
-    def ask(self, message: Message | bytes, number: int = 1, kind: str = "request") -> tuple[Envelope, bytes]:
+    def ask(
+        self, message: Message | bytes, number: int = 1, kind: str = "request"
+    ) -> tuple[Envelope, bytes]:
         return unpack(self.host.answer(self.frame(message, number, kind), "bank"))
 
     def refused(self, message: Message | bytes, number: int = 1, kind: str = "request") -> str:
@@ -91,7 +110,11 @@ def test_a_round_that_comes_again_is_answered_without_asking_the_party(tmp_path:
     after = Shop(tmp_path)  # a new process after a crash
     assert after.host.answer(frame, "bank") == first
     assert after.party.asked == []
-    assert [line["decision"] for line in after.lines() if line["event"] == "reply"] == ["sent", "repeated", "repeated"]
+    assert [line["decision"] for line in after.lines() if line["event"] == "reply"] == [
+        "sent",
+        "repeated",
+        "repeated",
+    ]
 
 
 def test_the_same_round_with_another_request_is_a_replay(tmp_path: Path) -> None:
@@ -144,7 +167,9 @@ def test_the_answer_is_on_disk_with_the_log_that_led_to_it(tmp_path: Path) -> No
 # ------------------------------------------------------------ what is let in and out
 
 
-def test_a_type_the_policy_takes_but_the_job_did_not_announce_is_not_answered(tmp_path: Path) -> None:
+def test_a_type_the_policy_takes_but_the_job_did_not_announce_is_not_answered(
+    tmp_path: Path,
+) -> None:
     shop = Shop(tmp_path)
     assert "WarmUp" in shop.policy.receive
     assert shop.refused(WarmUp()) == "message type WarmUp is not allowed in this run"
@@ -171,7 +196,12 @@ def test_every_foreign_caller_is_refused_before_the_party_is_made(tmp_path: Path
     shop.host.make = lambda: made.append(1) or shop.party  # type: ignore[func-returns-value]
     for caller in ("tele", "shop", "server"):
         assert unpack(shop.host.answer(shop.frame(learn()), caller))[0].kind == "refusal"
-    changes: list[dict[str, Any]] = [{"run": "run-2"}, {"spec": "0" * 64}, {"to": "tele"}, {"sender": "tele"}]
+    changes: list[dict[str, Any]] = [
+        {"run": "run-2"},
+        {"spec": "0" * 64},
+        {"to": "tele"},
+        {"sender": "tele"},
+    ]
     for change in changes:
         assert unpack(shop.host.answer(shop.frame(learn(), **change), "bank"))[0].kind == "refusal"
     assert not made
@@ -179,7 +209,9 @@ def test_every_foreign_caller_is_refused_before_the_party_is_made(tmp_path: Path
     assert {line["peer"] for line in shop.lines()} == {"tele", "shop", "server", "bank"}
 
 
-@pytest.mark.parametrize("frame", [b"", b"GET / HTTP/1.1", b"PEV1\0\0\0\2{}", b"PEV1\xff\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "frame", [b"", b"GET / HTTP/1.1", b"PEV1\0\0\0\2{}", b"PEV1\xff\xff\xff\xff"]
+)
 def test_what_is_no_frame_is_refused_and_logged(tmp_path: Path, frame: bytes) -> None:
     shop = Shop(tmp_path)
     envelope, _ = unpack(shop.host.answer(frame, "bank"))
@@ -191,7 +223,9 @@ def test_what_is_no_frame_is_refused_and_logged(tmp_path: Path, frame: bytes) ->
 # ------------------------------------------------------------ failures
 
 
-def test_a_disk_that_fails_while_keeping_leaves_the_party_as_before_and_names_no_path(tmp_path: Path) -> None:
+def test_a_disk_that_fails_while_keeping_leaves_the_party_as_before_and_names_no_path(
+    tmp_path: Path,
+) -> None:
     shop = Shop(tmp_path)
     shop.ask(learn(), 1)
     before, kept = shop.party.state(), shop.host.reply
@@ -213,7 +247,10 @@ def test_saying_no_needs_no_disk(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     (tmp_path / "audit.jsonl").mkdir()
     assert "cannot write its audit log" in shop.refused(learn())
-    assert unpack(shop.host.answer(shop.frame(learn()), "tele"))[0].note == "tele may not ask this party (as bank)"
+    assert (
+        unpack(shop.host.answer(shop.frame(learn()), "tele"))[0].note
+        == "tele may not ask this party (as bank)"
+    )
     assert shop.party.asked == []
 
 
@@ -222,7 +259,9 @@ def test_a_reason_of_any_length_fits_the_frame() -> None:
     assert note == "ü" * 900
 
 
-@pytest.mark.parametrize("error", [EnvelopeError("gap"), RefusedError("too late"), MessageError("width is 3")])
+@pytest.mark.parametrize(
+    "error", [EnvelopeError("gap"), RefusedError("too late"), MessageError("width is 3")]
+)
 def test_own_refusals_are_told_in_full(error: Exception) -> None:
     assert public(error) == str(error)
 
@@ -238,7 +277,10 @@ def test_own_refusals_are_told_in_full(error: Exception) -> None:
             AlignmentError("the alignment in /kit is damaged"),
             "the party failed (AlignmentError); its own log says more",
         ),
-        (DiskError("cannot write /kit/runs", "it cannot write to its disk"), "it cannot write to its disk"),
+        (
+            DiskError("cannot write /kit/runs", "it cannot write to its disk"),
+            "it cannot write to its disk",
+        ),
         (KeyError("4711"), "the party failed (KeyError); its own log says more"),
     ],
 )

@@ -1,4 +1,5 @@
-"""job.toml: what it leaves out is filled in, what it says stays, what is wrong is one line that names the file."""
+"""job.toml: what it leaves out is filled in, what it says stays, what is wrong is one line that
+names the file."""
 
 import tomllib
 from dataclasses import replace
@@ -13,7 +14,9 @@ from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.settings import presets
 
-KIT = Kit(Path("kit"), Identity("p", "bank", "party", "Bank", "hub:1", "bank", ("bank", "shop", "tele")))
+KIT = Kit(
+    Path("kit"), Identity("p", "bank", "party", "Bank", "hub:1", "bank", ("bank", "shop", "tele"))
+)
 PROBE = 'run = "a"\nmethod = "probe"\n'
 
 
@@ -52,9 +55,16 @@ def test_a_job_that_is_read_is_complete_and_the_same_for_everyone(template: JobS
 def test_the_template_shows_settings_that_exist(template: JobSpec) -> None:
     """The two examples in its comments work when they are copied out of them."""
     lines = job_file.TEMPLATE.splitlines()
-    setting, defence = (next(line.split("e.g. ")[1].split(";")[0] for line in lines if p in line) for p in ("[s", "[p"))
+    setting, defence = (
+        next(line.split("e.g. ")[1].split(";")[0] for line in lines if p in line)
+        for p in ("[s", "[p")
+    )
     found = job_file.complete(
-        replace(template, settings=tomllib.loads(setting.strip()), privacy=tomllib.loads(defence.strip()))
+        replace(
+            template,
+            settings=tomllib.loads(setting.strip()),
+            privacy=tomllib.loads(defence.strip()),
+        )
     )
     assert found.settings == {"head.epochs": 50}
     assert found.epsilon == 4.0
@@ -88,18 +98,28 @@ def test_of_three_places_for_a_defence_the_privacy_table_counts_most(template: J
 
 def test_a_class_of_few_rows_is_not_shown_unless_the_job_says_so(template: JobSpec) -> None:
     assert template.privacy["min_class_count"] == 5
-    assert job_file.complete(replace(template, privacy={"min_class_count": 2})).privacy["min_class_count"] == 2
+    assert (
+        job_file.complete(replace(template, privacy={"min_class_count": 2})).privacy[
+            "min_class_count"
+        ]
+        == 2
+    )
 
 
 def test_a_job_that_a_program_made_is_checked_when_it_is_completed() -> None:
     for wrong in ({"run": "A b"}, {"rounds": 0}, {"max_bytes": 1 << 40}):
         with pytest.raises(UserError, match=f"specification: {next(iter(wrong))} must be"):
-            job_file.complete(JobSpec(**{"run": "a", "parties": ("bank", "shop"), "method": "probe", **wrong}))
+            job_file.complete(
+                JobSpec(**{"run": "a", "parties": ("bank", "shop"), "method": "probe", **wrong})
+            )
 
 
 def test_a_prediction_sends_only_what_predicting_needs() -> None:
     spec = JobSpec("b", ("bank", "shop"), method="probe", task="predict", base="a")
-    assert (job_file.complete(spec).down, job_file.complete(spec).up) == (("Embed",), ("Embeddings",))
+    assert (job_file.complete(spec).down, job_file.complete(spec).up) == (
+        ("Embed",),
+        ("Embeddings",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,12 +133,18 @@ def test_a_prediction_sends_only_what_predicting_needs() -> None:
         (PROBE + 'parties = "bank"\n', "parties must be a list"),
         (PROBE + "[settings]\nround = 3\n", "probe has no setting 'round'; did you mean 'rounds'"),
         (PROBE + '[settings]\nrounds = "3"\n', "probe.rounds must be a whole number, not '3'"),
-        (PROBE + '[privacy]\nprototype_noise = "a"\n', "privacy.prototype_noise must be a number, not 'a'"),
+        (
+            PROBE + '[privacy]\nprototype_noise = "a"\n',
+            "privacy.prototype_noise must be a number, not 'a'",
+        ),
         (PROBE + "[privacy]\nrank = 2.5\n", "privacy.rank must be a whole number, not 2.5"),
         (PROBE + "[privacy]\nepsilon = -1.0\n", "privacy.epsilon must be above 0"),
         (PROBE + "[privacy]\ndelta = 2.0\n", "privacy.delta must lie"),
         (PROBE + "[privacy]\nepsilom = 1.0\n", "privacy has no setting 'epsilom'"),
-        ('run = "a"\n[settings]\n"head.epoch" = 3\n', "no setting 'head.epoch'; did you mean 'head.epochs'"),
+        (
+            'run = "a"\n[settings]\n"head.epoch" = 3\n',
+            "no setting 'head.epoch'; did you mean 'head.epochs'",
+        ),
     ],
 )
 def test_mistakes_are_one_line_that_names_the_file(read: Any, text: str, word: str) -> None:

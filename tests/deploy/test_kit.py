@@ -12,7 +12,9 @@ from protoevfl.deploy import kit, provision
 from protoevfl.deploy.policy import Policy
 from protoevfl.errors import UserError
 
-PROJECT = provision.Project("credit", "bank", "localhost", 18002, "Hub", {"bank": "Bank", "shop": "Shop & Co"})
+PROJECT = provision.Project(
+    "credit", "bank", "localhost", 18002, "Hub", {"bank": "Bank", "shop": "Shop & Co"}
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,9 @@ def test_every_participant_gets_a_kit_that_checks(made: dict[str, Path]) -> None
         assert all(path.stat().st_mode & 0o077 == 0 for path in folder.rglob("*.key"))
 
 
-def test_only_the_active_party_may_submit_and_no_kit_holds_a_foreign_key(made: dict[str, Path]) -> None:
+def test_only_the_active_party_may_submit_and_no_kit_holds_a_foreign_key(
+    made: dict[str, Path],
+) -> None:
     assert (made["bank"] / "admin").is_dir()
     assert not (made["shop"] / "admin").exists()
     keys = [path.read_bytes() for folder in made.values() for path in folder.rglob("*.key")]
@@ -56,8 +60,12 @@ def test_the_settings_forbid_code_and_keep_logs_at_home(made: dict[str, Path]) -
         Policy.read(made[name] / "policy.toml")
 
 
-@pytest.mark.parametrize("path", ["kit.json", "local/resources.json", "startup/client.crt", "local/extra.json"])
-def test_a_kit_changed_after_signing_is_refused(tmp_path: Path, made: dict[str, Path], path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["kit.json", "local/resources.json", "startup/client.crt", "local/extra.json"]
+)
+def test_a_kit_changed_after_signing_is_refused(
+    tmp_path: Path, made: dict[str, Path], path: str
+) -> None:
     import shutil
 
     folder = shutil.copytree(made["shop"], tmp_path / "shop")
@@ -102,7 +110,12 @@ def test_provisioning_again_keeps_what_is_there_and_renews_what_is_named(tmp_pat
     ],
 )
 def test_mistakes_in_project_toml_are_one_line(tmp_path: Path, change: str, word: str) -> None:
-    wrong = {"active": 'active = "bnak"', "[hub]": "[hubb]", "port": "port = 0", "name": 'name = "a b"'}
+    wrong = {
+        "active": 'active = "bnak"',
+        "[hub]": "[hubb]",
+        "port": "port = 0",
+        "name": 'name = "a b"',
+    }
     text = provision.PROJECT.replace(change, wrong[change.split(" ")[0]])
     (tmp_path / "project.toml").write_text(text)
     with pytest.raises(UserError, match=f"project.toml.*{word}"):

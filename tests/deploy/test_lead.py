@@ -1,4 +1,5 @@
-"""The active side and the parties' borders, joined by a wire of this process that loses, repeats and damages frames."""
+"""The active side and the parties' borders, joined by a wire of this process that loses, repeats
+and damages frames."""
 
 import random
 from collections.abc import Callable
@@ -32,9 +33,16 @@ from tests.tiny import finish
 
 NAMES = ("bank", "shop", "tele")
 SPEC = JobSpec(
-    "run-1", NAMES, method="probe", settings={"rounds": 6, "rows": 3, "width": 2}, rounds=20, down=("Learn", "Embed"),
-    up=("Embeddings", "Learned"), deadline_s=0.2, wait_s=0.2,
-)  # fmt: skip
+    "run-1",
+    NAMES,
+    method="probe",
+    settings={"rounds": 6, "rows": 3, "width": 2},
+    rounds=20,
+    down=("Learn", "Embed"),
+    up=("Embeddings", "Learned"),
+    deadline_s=0.2,
+    wait_s=0.2,
+)
 
 
 class CrashError(Exception):
@@ -43,7 +51,8 @@ class CrashError(Exception):
 
 @dataclass
 class World:
-    """Three parties and the wire between them; `fault` may raise, or change a frame on its way in or out."""
+    """Three parties and the wire between them; `fault` may raise, or change a frame on its way in
+    or out."""
 
     folder: Path
     spec: JobSpec = SPEC
@@ -57,8 +66,13 @@ class World:
         return self.hosts[name]
 
     def new_host(self, name: str) -> PartyHost:
-        method, key = probe.make(self.spec.settings), rnd.key(self.spec.seed, "party", NAMES.index(name))
-        make = lambda: LocalParty(Party(method, probe.table(name), key), {"classes": 2}, self.spec.max_bytes)  # noqa: E731
+        method = probe.make(self.spec.settings)
+        key = rnd.key(self.spec.seed, "party", NAMES.index(name))
+
+        def make() -> LocalParty:
+            party = Party(method, probe.table(name), key)
+            return LocalParty(party, {"classes": 2}, self.spec.max_bytes)
+
         store, log = CheckpointStore(self.folder / name), AuditLog(self.folder / f"{name}.jsonl")
         keep = lambda state: self.kept.append(name)  # noqa: E731
         return PartyHost(make, name, self.spec, Policy("bank"), store, log, keep=keep)
@@ -68,7 +82,10 @@ class World:
         return self.fault(name, answer, "out")
 
     def lead(self, **changes: Any) -> Lead:
-        journal, log = CheckpointStore(self.folder / "journal", keep=None), AuditLog(self.folder / "lead.jsonl")
+        journal, log = (
+            CheckpointStore(self.folder / "journal", keep=None),
+            AuditLog(self.folder / "lead.jsonl"),
+        )
         return Lead(self.spec, self.send, journal, log, {"classes": 2}, **changes)
 
     def run(self, **changes: Any) -> Tensor:
@@ -112,7 +129,9 @@ def test_a_wire_that_loses_requests_and_answers_changes_nothing(tmp_path: Path, 
 
     world = World(tmp_path, replace(SPEC, wait_s=20.0), lossy)
     assert torch.equal(world.run(), expected(SPEC))
-    assert "repeated" in (tmp_path / "shop.jsonl").read_text() + (tmp_path / "tele.jsonl").read_text()
+    assert (
+        "repeated" in (tmp_path / "shop.jsonl").read_text() + (tmp_path / "tele.jsonl").read_text()
+    )
 
 
 @pytest.mark.parametrize("crash_at", range(0, 40, 3))
@@ -137,7 +156,9 @@ def test_an_unreachable_party_stops_the_run_and_is_named(tmp_path: Path) -> None
             raise LostError("connection refused")
         return frame
 
-    with pytest.raises(PartyLostError, match=r"party shop did not answer in round 3: connection refused"):
+    with pytest.raises(
+        PartyLostError, match=r"party shop did not answer in round 3: connection refused"
+    ):
         World(tmp_path, replace(SPEC, on_party_loss="abort"), gone).run()
 
 
@@ -177,7 +198,11 @@ def test_a_party_known_to_be_away_is_not_asked(tmp_path: Path) -> None:
 def _answer_with(body: bytes) -> Callable[[str, bytes, str], bytes]:
     def change(name: str, frame: bytes, way: str) -> bytes:
         envelope, _ = unpack(frame)
-        return pack(envelope, body) if (name, way, envelope.kind) == ("shop", "out", "reply") else frame
+        return (
+            pack(envelope, body)
+            if (name, way, envelope.kind) == ("shop", "out", "reply")
+            else frame
+        )
 
     return change
 
@@ -186,12 +211,17 @@ def _answer_with(body: bytes) -> Callable[[str, bytes, str], bytes]:
     ("body", "word"),
     [
         (encode(Embeddings(torch.full((3, 2), float("nan")))), "NaN"),
-        (encode(Learn(0, torch.zeros(2, 1), torch.ones(2), torch.zeros(2))), "Learn was not agreed on"),
+        (
+            encode(Learn(0, torch.zeros(2, 1), torch.ones(2), torch.zeros(2))),
+            "Learn was not agreed on",
+        ),
         (b"\0" * 100, "not"),
         (b"", "not a message"),
     ],
 )
-def test_unusable_answers_stop_the_run_and_name_the_party(tmp_path: Path, body: bytes, word: str) -> None:
+def test_unusable_answers_stop_the_run_and_name_the_party(
+    tmp_path: Path, body: bytes, word: str
+) -> None:
     with pytest.raises(PartyRefusedError, match=f"party shop .*{word}"):
         World(tmp_path, fault=_answer_with(body)).run()
     assert '"decision": "refused"' in (tmp_path / "lead.jsonl").read_text()

@@ -1,4 +1,5 @@
-"""A site's own files in a job: its party, its key, what it keeps, the active party's labels and predictions."""
+"""A site's own files in a job: its party, its key, what it keeps, the active party's labels and
+predictions."""
 
 import csv
 import shutil
@@ -20,7 +21,16 @@ from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.local import Local
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
-from protoevfl.messages import Embed, Embeddings, Learn, MessageError, SendFeatures, decode, encode, values
+from protoevfl.messages import (
+    Embed,
+    Embeddings,
+    Learn,
+    MessageError,
+    SendFeatures,
+    decode,
+    encode,
+    values,
+)
 from protoevfl.pipeline.predict import Predictions
 from protoevfl.pipeline.prepare import rows_of
 from protoevfl.privacy.ledger import Ledger
@@ -39,8 +49,13 @@ def kit(folder: Path, name: str = "bank", party: str = PARTY) -> Kit:
     home.mkdir()
     rng = np.random.default_rng(0)
     mine = {"customer": PEOPLE, "income": rng.normal(size=10), "age": rng.normal(size=10)}
-    pacsv.write_csv(pa.table(mine | ({"risk": LABELS} if name == "bank" else {})), home / "rows.csv")
-    pacsv.write_csv(pa.table({"customer": ["N1", "N2"], "income": [0.1, 0.2], "age": [0.3, 0.4]}), home / "new.csv")
+    pacsv.write_csv(
+        pa.table(mine | ({"risk": LABELS} if name == "bank" else {})), home / "rows.csv"
+    )
+    pacsv.write_csv(
+        pa.table({"customer": ["N1", "N2"], "income": [0.1, 0.2], "age": [0.3, 0.4]}),
+        home / "new.csv",
+    )
     of_bank = 'label = "risk"\ntest = 0.0\n' if name == "bank" and "file" in party else ""
     (home / "party.toml").write_text(party + of_bank)
     return Kit(home, Identity("p", name, "party", name, "hub:1", "bank", NAMES))
@@ -51,7 +66,9 @@ def job(run: str = "a", **changes: Any) -> JobSpec:
 
 
 def probe_job(run: str = "a", **changes: Any) -> JobSpec:
-    return JobSpec(run, NAMES, **{"method": "probe", "settings": {"rows": 2, "width": 3}, **changes})
+    return JobSpec(
+        run, NAMES, **{"method": "probe", "settings": {"rows": 2, "width": 3}, **changes}
+    )
 
 
 def prediction(make: Any = job, **changes: Any) -> JobSpec:
@@ -66,7 +83,8 @@ def alignment(name: str, site: Local, rows: list[int]) -> Alignment:
 
 
 def align(bank: Local, shop: Local, rows: list[int]) -> None:
-    """Both sides' folders, as alignment leaves them: these rows of both files are the same people."""
+    """Both sides' folders, as alignment leaves them: these rows of both files are the same
+    people."""
     side = bank.active
     side.pair("shop").save(alignment("bank", bank, rows))
     shop.pair.save(alignment("shop", shop, rows))
@@ -78,7 +96,10 @@ def align(bank: Local, shop: Local, rows: list[int]) -> None:
 
 
 def both(folder: Path, spec: JobSpec) -> tuple[Local, Local]:
-    kits = [Kit(folder / name, Identity("p", name, "party", name, "hub:1", "bank", NAMES)) for name in NAMES]
+    kits = [
+        Kit(folder / name, Identity("p", name, "party", name, "hub:1", "bank", NAMES))
+        for name in NAMES
+    ]
     bank, shop = (Local(k, spec) for k in kits)
     return bank, shop
 
@@ -111,7 +132,9 @@ def test_a_probe_needs_no_file_and_does_not_align(tmp_path: Path) -> None:
         Local(empty, job())
 
 
-def test_a_prediction_lies_in_its_own_folder_and_learns_from_that_of_its_training(tmp_path: Path) -> None:
+def test_a_prediction_lies_in_its_own_folder_and_learns_from_that_of_its_training(
+    tmp_path: Path,
+) -> None:
     shop = kit(tmp_path, "shop")
     train, predict = Local(shop, job()), Local(shop, prediction())
     assert (train.folder, train.base_folder) == (shop.folder / "runs/a", shop.folder / "runs/a")
@@ -144,7 +167,9 @@ def test_unknown_settings_of_the_method_are_one_line(tmp_path: Path) -> None:
 def test_each_site_is_another_party_of_the_same_seed(tmp_path: Path) -> None:
     kits = [kit(tmp_path, name) for name in NAMES]
     ask = encode(Embed("query"))
-    answers = [Local(k, probe_job(seed=seed)).party().handle_bytes(ask) for k in kits for seed in (0, 0, 1)]
+    answers = [
+        Local(k, probe_job(seed=seed)).party().handle_bytes(ask) for k in kits for seed in (0, 0, 1)
+    ]
     assert answers[0] == answers[1]
     assert answers[3] == answers[4]
     assert len(set(answers)) == 4
@@ -168,7 +193,9 @@ def test_what_leaves_a_party_is_clipped_and_what_stays_is_not(tmp_path: Path) ->
 def test_the_noise_of_a_party_is_the_same_after_a_crash_and_is_charged_once(tmp_path: Path) -> None:
     spec = probe_job(privacy={"clip": 0.01, "embedding_noise": 1.0})
     shop, ask = kit(tmp_path, "shop"), encode(Embed("query"))
-    assert Local(shop, spec).party().handle_bytes(ask) == Local(shop, spec).party().handle_bytes(ask)
+    assert Local(shop, spec).party().handle_bytes(ask) == Local(shop, spec).party().handle_bytes(
+        ask
+    )
     assert len(Ledger(path=shop.folder / "runs" / "a" / "ledger.json").entries) == 1
 
 
@@ -176,7 +203,9 @@ def test_messages_that_do_not_fit_the_job_are_refused(tmp_path: Path) -> None:
     party = Local(kit(tmp_path, "shop"), probe_job(classes=2, max_bytes=2000)).party()
 
     def learn(classes: int, width: int) -> bytes:
-        return encode(Learn(0, torch.zeros(classes, width), torch.ones(classes), torch.ones(classes)))
+        return encode(
+            Learn(0, torch.zeros(classes, width), torch.ones(classes), torch.ones(classes))
+        )
 
     party.handle_bytes(learn(2, 4))
     with pytest.raises(MessageError, match="classes is 3, must be 2"):
@@ -194,11 +223,15 @@ def test_the_party_holds_the_common_rows_in_the_order_of_their_uses(tmp_path: Pa
     ours = rows_of(bank.active.rows, bank.active.shared, 0, predict=True)
     assert set(ours.aligned.tolist()) == {6, 0, 7, 1}
     for part in rows.values():  # the files of these two are alike but for the label
-        assert [len(t) for t in (part.table.aligned, part.table.query)] == [4, 2 if part.name == "bank" else 1]
+        assert [len(t) for t in (part.table.aligned, part.table.query)] == [
+            4,
+            2 if part.name == "bank" else 1,
+        ]
         assert len(part.table.pool) == 6  # rows to be predicted stay among the party's own
         assert "features" in part.facts
     assert torch.equal(rows["bank"].table.aligned, rows["shop"].table.aligned)
-    assert torch.equal(rows["bank"].table.query[1:], rows["shop"].table.query)  # C08 is not shared, C09 is
+    # C08 is not shared, C09 is
+    assert torch.equal(rows["bank"].table.query[1:], rows["shop"].table.query)
 
 
 # ------------------------------------------------------------ what is kept
@@ -227,14 +260,20 @@ def test_new_rows_are_answered_from_the_end_of_training_without_its_file(tmp_pat
         (site.kit.folder / "rows.csv").unlink()
     bank, shop = both(tmp_path, prediction())
     align(bank, shop, [1])
-    answers = {site.kit.name: decode(site.party().handle_bytes(encode(Embed("query")))) for site in (bank, shop)}
-    assert [len(values(answers[name])) for name in NAMES] == [2, 1]  # the bank has both, the shop one
+    answers = {
+        site.kit.name: decode(site.party().handle_bytes(encode(Embed("query"))))
+        for site in (bank, shop)
+    }
+    # the bank has both, the shop one
+    assert [len(values(answers[name])) for name in NAMES] == [2, 1]
     stored = shop.stored_party()
     expected = stored.embed([shop.source().encoded(np.array([1]))])  # type: ignore[union-attr]
     assert torch.equal(values(answers["shop"]), expected)
 
 
-def test_a_party_that_was_away_at_the_end_keeps_its_folder_when_it_is_next_asked(tmp_path: Path) -> None:
+def test_a_party_that_was_away_at_the_end_keeps_its_folder_when_it_is_next_asked(
+    tmp_path: Path,
+) -> None:
     _, shop = trained(tmp_path)
     kept = open_run(shop.folder).need_party("shop").state
     shutil.rmtree(shop.folder / "shop")
@@ -254,7 +293,8 @@ def test_the_key_is_made_once_a_run_and_only_this_user_reads_it(tmp_path: Path) 
     assert path.stat().st_mode & 0o777 == 0o600
     assert len(first) == 32
     assert Local(shop, job())._secret() == first == path.read_bytes()
-    assert Local(shop, prediction())._secret() == first  # of its training: the same row gets the same noise
+    # of its training: the same row gets the same noise
+    assert Local(shop, prediction())._secret() == first
     assert Local(shop, job("c"))._secret() != first
     assert Local(kit(tmp_path), job())._secret() != first
 
@@ -286,7 +326,9 @@ def test_a_class_that_is_named_and_has_no_row_is_unseen(tmp_path: Path) -> None:
 
 
 def test_a_wrong_number_of_classes_names_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"the file has 3 classes \(bad, good, late\), the job says otherwise"):
+    with pytest.raises(
+        UserError, match=r"the file has 3 classes \(bad, good, late\), the job says otherwise"
+    ):
         Local(kit(tmp_path), job(classes=2)).owner()
 
 
@@ -318,12 +360,16 @@ def read_csv(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-def test_predictions_name_the_person_the_class_every_probability_and_who_had_the_row(tmp_path: Path) -> None:
+def test_predictions_name_the_person_the_class_every_probability_and_who_had_the_row(
+    tmp_path: Path,
+) -> None:
     site = Local(kit(tmp_path), job())
     p = torch.tensor([[0.125, 0.25, 0.625], [0.5, 0.25, 0.25]])
     ids = pa.table({"customer": ["C09", "C08"]})
     present = torch.tensor([[True, True], [True, False]])
-    site.write_predictions(Predictions(["C09", "C08"], ids, p, present, ("bad", "good", "late"), NAMES, {}, {}))
+    site.write_predictions(
+        Predictions(["C09", "C08"], ids, p, present, ("bad", "good", "late"), NAMES, {}, {})
+    )
     assert read_csv(site.folder / "predictions.csv") == [
         ["customer", "class", "p_bad", "p_good", "p_late", "parties"],
         ["C09", "late", "0.125", "0.25", "0.625", "bank+shop"],

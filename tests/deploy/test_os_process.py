@@ -1,4 +1,5 @@
-"""Processes are told apart by when they began; only those of a kit are found; those that do not listen are killed."""
+"""Processes are told apart by when they began; only those of a kit are found; those that do not
+listen are killed."""
 
 import os
 import signal
@@ -15,7 +16,9 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); prin
 
 
 def child(*more: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", DEAF, *more], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", DEAF, *more], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     return process
@@ -31,7 +34,8 @@ def test_a_process_has_a_birth_until_it_is_gone() -> None:
     finally:
         other.kill()
     deadline = time.monotonic() + 5
-    while os_process.born(other.pid) is not None and time.monotonic() < deadline:  # a zombie until it is waited for
+    # a zombie until it is waited for
+    while os_process.born(other.pid) is not None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert os_process.born(other.pid) is None
     other.wait()

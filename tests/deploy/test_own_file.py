@@ -1,4 +1,5 @@
-"""A party's own files: which columns are used, what is said of one that is not there, and new rows."""
+"""A party's own files: which columns are used, what is said of one that is not there, and new
+rows."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,14 @@ FACTS = {"file": "bank.csv", "id": "customer", "label": "default"}
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     pacsv.write_csv(pa.table(COLUMNS), tmp_path / "bank.csv")
-    new = pa.table({"customer": ["00100", "00101"], "income": [100.0, 3.0], "age": [21, 22], "branch": ["north"] * 2})
+    new = pa.table(
+        {
+            "customer": ["00100", "00101"],
+            "income": [100.0, 3.0],
+            "age": [21, 22],
+            "branch": ["north"] * 2,
+        }
+    )
     pq.write_table(new, tmp_path / "new.parquet")
     return tmp_path
 
@@ -47,7 +55,9 @@ def read(folder: Path, **changes: Any) -> OwnFile:
 # ------------------------------------------------------------ columns
 
 
-def test_without_a_list_all_columns_but_id_label_and_the_excluded_are_features(folder: Path) -> None:
+def test_without_a_list_all_columns_but_id_label_and_the_excluded_are_features(
+    folder: Path,
+) -> None:
     assert read(folder).file.spec.features == ("income", "age", "branch")
     assert read(folder, exclude=["age"]).file.spec.features == ("income", "branch")
     assert read(folder, id=["customer", "branch"]).file.spec.features == ("income", "age")
@@ -56,7 +66,9 @@ def test_without_a_list_all_columns_but_id_label_and_the_excluded_are_features(f
 
 @pytest.mark.parametrize("column", ["customer", "default"])
 def test_id_and_label_columns_are_never_features(folder: Path, column: str) -> None:
-    with pytest.raises(UserError, match=f"bank: '{column}' is an id, label or image column and cannot be a feature"):
+    with pytest.raises(
+        UserError, match=f"bank: '{column}' is an id, label or image column and cannot be a feature"
+    ):
         read(folder, features=["income", column])
 
 
@@ -66,8 +78,12 @@ def test_columns_are_named_or_excluded_not_both(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["categorical", "numeric"])
-def test_a_column_read_in_a_certain_way_must_be_a_feature_and_in_one_way_only(folder: Path, kind: str) -> None:
-    with pytest.raises(UserError, match=r"bank: 'brunch' is not one of the features; did you mean 'branch'"):
+def test_a_column_read_in_a_certain_way_must_be_a_feature_and_in_one_way_only(
+    folder: Path, kind: str
+) -> None:
+    with pytest.raises(
+        UserError, match=r"bank: 'brunch' is not one of the features; did you mean 'branch'"
+    ):
         read(folder, **{kind: ["brunch"]})
     with pytest.raises(UserError, match="'age' is listed as categorical and as numeric"):
         read(folder, categorical=["age"], numeric=["age"])
@@ -81,7 +97,10 @@ def test_a_file_of_nothing_but_ids_and_labels_has_no_features(folder: Path) -> N
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"id": "costumer"}, r"bank\.csv has no column 'costumer' \(did you mean 'customer'\?\); its columns are"),
+        (
+            {"id": "costumer"},
+            r"bank\.csv has no column 'costumer' \(did you mean 'customer'\?\); its columns are",
+        ),
         ({"label": "defualt"}, "no column 'defualt'.*did you mean 'default'"),
         ({"exclude": ["name"]}, "no column 'name'"),
         ({"features": ["incom"]}, "no column 'incom'.*did you mean 'income'"),
@@ -93,7 +112,9 @@ def test_a_file_of_nothing_but_ids_and_labels_has_no_features(folder: Path) -> N
         ({"minimum": 0}, "minimum must be"),
     ],
 )
-def test_mistakes_name_the_file_and_the_column(folder: Path, change: dict[str, Any], word: str) -> None:
+def test_mistakes_name_the_file_and_the_column(
+    folder: Path, change: dict[str, Any], word: str
+) -> None:
     with pytest.raises(UserError, match=word):
         read(folder, **change)
 
@@ -102,7 +123,12 @@ def test_the_file_lies_in_the_kits_folder_and_the_defaults_are_careful(folder: P
     found = read(folder)
     assert found.file.info.path == folder / "bank.csv"
     config = found.config
-    assert (config.on_bad_ids, config.minimum, config.pool, config.predict_file) == ("refuse", 50, 100_000, None)
+    assert (config.on_bad_ids, config.minimum, config.pool, config.predict_file) == (
+        "refuse",
+        50,
+        100_000,
+        None,
+    )
     assert config.test == 0.2
 
 
@@ -126,7 +152,9 @@ def test_the_classes_can_be_named_and_a_label_outside_them_is_an_error(folder: P
     named = read(folder, classes=["yes", "no", "maybe"])
     assert read_labels(named.label, named.file)[1] == ("yes", "no", "maybe")
     wrong = read(folder, classes=["yes", "never"])
-    with pytest.raises(UserError, match=r"bank\.csv column 'default' holds 'no', which is not among the classes"):
+    with pytest.raises(
+        UserError, match=r"bank\.csv column 'default' holds 'no', which is not among the classes"
+    ):
         read_labels(wrong.label, wrong.file)
 
 
@@ -147,11 +175,22 @@ def trained(folder: Path) -> StoredParty:
     encoder = fit_encoder(folder / "bank.csv", spec, None, np.ones(ROWS, np.bool_))
     rules = IdRules(False, 1)
     return StoredParty(
-        "bank", 0, ("customer",), rules, "refuse", encoder, probe.make({}), PrivacySettings(), "float32", {}
+        "bank",
+        0,
+        ("customer",),
+        rules,
+        "refuse",
+        encoder,
+        probe.make({}),
+        PrivacySettings(),
+        "float32",
+        {},
     )
 
 
-def test_new_rows_need_the_encoder_and_not_the_training_file(folder: Path, trained: StoredParty) -> None:
+def test_new_rows_need_the_encoder_and_not_the_training_file(
+    folder: Path, trained: StoredParty
+) -> None:
     (folder / "bank.csv").unlink()
     new = NewRows.read({**FACTS, "predict_file": "new.parquet"}, folder, trained)
     assert new.ids().values == ["00100", "00101"]

@@ -1,4 +1,5 @@
-"""Three companies with files that overlap in part, as real processes: the result is that of one process.
+"""Three companies with files that overlap in part, as real processes: the result is that of one
+process.
 
 One of them is killed in the middle; the files to learn from are gone when new rows are predicted.
 """
@@ -64,14 +65,17 @@ def twice(federation: Federation) -> Twice:
 
 
 def difference(one: Path, other: Path) -> float:
-    """The largest difference of probabilities of the rows of `one`; every row is predicted by the same parties."""
+    """The largest difference of probabilities of the rows of `one`; every row is predicted by the
+    same parties."""
     found, wanted = probabilities(one), probabilities(other)
     assert found
     assert {i: parties for i, (_, parties) in found.items()} == {i: wanted[i][1] for i in found}
     return max(abs(p - wanted[i][0]) for i, (p, _) in found.items())
 
 
-def test_new_rows_are_predicted_as_in_one_process_without_the_training_files(twice: Twice, tmp_path: Path) -> None:
+def test_new_rows_are_predicted_as_in_one_process_without_the_training_files(
+    twice: Twice, tmp_path: Path
+) -> None:
     write_predictions(predict(open_run(twice.alone), twice.new), tmp_path / "alone.csv")
     later = twice.federation.kit("bank").run_folder("later") / "predictions.csv"
     assert difference(later, tmp_path / "alone.csv") < 1e-5
@@ -88,7 +92,8 @@ def test_a_killed_party_costs_nothing_but_time(twice: Twice) -> None:
     assert any("job process of shop ended" in line for line in twice.said)
     deployed, alone = open_run(twice.deployed).need_owner(), open_run(twice.alone).need_owner()
     assert set(deployed.memory) == set(alone.memory)
-    for name, tensor in alone.memory.items():  # bit for bit, although the shop answered in two processes
+    # bit for bit, although the shop answered in two processes
+    for name, tensor in alone.memory.items():
         assert torch.equal(deployed.memory[name], tensor), name
     assert torch.equal(deployed.labels, alone.labels)
     assert torch.equal(deployed.test.labels, alone.test.labels)
@@ -96,7 +101,9 @@ def test_a_killed_party_costs_nothing_but_time(twice: Twice) -> None:
         assert deployed.metrics[figures] == alone.metrics[figures], figures
     for subset, figures in alone.metrics["subsets"].items():
         assert deployed.metrics["subsets"][subset] == pytest.approx(figures, abs=1e-5), subset
-    assert deployed.metrics["gain"]["difference"] == pytest.approx(alone.metrics["gain"]["difference"], abs=1e-5)
+    assert deployed.metrics["gain"]["difference"] == pytest.approx(
+        alone.metrics["gain"]["difference"], abs=1e-5
+    )
 
 
 def test_every_party_has_answered_every_round_and_its_log_is_whole(twice: Twice) -> None:
@@ -126,8 +133,12 @@ def test_the_commands_of_own_files_work_on_the_run_folder(twice: Twice, tmp_path
 def test_where_all_folders_come_together_predict_works_too(twice: Twice, tmp_path: Path) -> None:
     shutil.copytree(twice.deployed, tmp_path / "run")
     for name in ("shop", "tele"):
-        shutil.copytree(twice.federation.kit(name).run_folder("credit") / name, tmp_path / "run" / name)
+        shutil.copytree(
+            twice.federation.kit(name).run_folder("credit") / name, tmp_path / "run" / name
+        )
     out = tmp_path / "together.csv"
     inputs = [word for name, path in twice.new.items() for word in ("--input", f"{name}={path}")]
     assert main(["predict", str(tmp_path / "run"), *inputs, "--out", str(out)]) == 0
-    assert difference(twice.federation.kit("bank").run_folder("later") / "predictions.csv", out) < 1e-5
+    assert (
+        difference(twice.federation.kit("bank").run_folder("later") / "predictions.csv", out) < 1e-5
+    )

@@ -12,7 +12,9 @@ from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 
-SPEC = JobSpec("run-1", ("bank", "shop"), down=("Learn",), up=("Learned",), privacy={"epsilon": 2.0})
+SPEC = JobSpec(
+    "run-1", ("bank", "shop"), down=("Learn",), up=("Learned",), privacy={"epsilon": 2.0}
+)
 
 
 def test_the_template_is_a_policy_and_accepts_the_defaults(tmp_path: Path) -> None:
@@ -27,7 +29,9 @@ def test_the_default_lets_every_job_of_the_method_run_and_says_what_features_giv
     spec = replace(SPEC, down=down, up=up)
     assert "SendFeatures" in down
     assert Policy("bank").objections(spec) == []
-    assert "columns" in next(line for line in policy.TEMPLATE.splitlines() if "answer tells" in line)
+    assert "columns" in next(
+        line for line in policy.TEMPLATE.splitlines() if "answer tells" in line
+    )
 
 
 def test_a_party_can_refuse_to_send_its_columns_and_is_told_when_they_are_asked_for() -> None:
@@ -65,7 +69,9 @@ def test_an_approved_digest_is_let_through() -> None:
     assert Policy("bank", approved_only=True, approved=(SPEC.digest(),)).objections(SPEC) == []
 
 
-@pytest.mark.parametrize("text", ['active = "b"\nmethds = []', "active = 3", "", "x = [", 'active="b"\nmax_rounds="9"'])
+@pytest.mark.parametrize(
+    "text", ['active = "b"\nmethds = []', "active = 3", "", "x = [", 'active="b"\nmax_rounds="9"']
+)
 def test_broken_policies_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "policy.toml").write_text(text)
     with pytest.raises(UserError, match=r"policy\.toml.*(no key|must be|needs the key|not valid)"):

@@ -29,16 +29,29 @@ class Wire:
     change: Change
     count: int = 0
 
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+    def exchange(
+        self, requests: Mapping[Address, Message]
+    ) -> Mapping[Address, Message | PartyError]:
         self.count += 1
         replies = self.inner.exchange(requests)
-        return {a: r if isinstance(r, PartyError) else self.change(self.count, a[1], r) for a, r in replies.items()}
+        return {
+            a: r if isinstance(r, PartyError) else self.change(self.count, a[1], r)
+            for a, r in replies.items()
+        }
 
 
-def run(change: Change = lambda number, party, reply: reply, seed: int = 0, rounds: int = ROUNDS) -> Tensor:
-    method, owner = probe.make({"rounds": rounds, "rows": 2, "width": 3}), probe.owner(PARTIES, seed)
+def run(
+    change: Change = lambda number, party, reply: reply, seed: int = 0, rounds: int = ROUNDS
+) -> Tensor:
+    method, owner = (
+        probe.make({"rounds": rounds, "rows": 2, "width": 3}),
+        probe.owner(PARTIES, seed),
+    )
     keys = {(0, m): rnd.key(seed, "party", m) for m in range(PARTIES)}
-    engine = Wire(InProcess({a: Party(method, probe.table("p"), k) for a, k in keys.items()}, wire=True), change)
+    engine = Wire(
+        InProcess({a: Party(method, probe.table("p"), k) for a, k in keys.items()}, wire=True),
+        change,
+    )
     finish([method.train(owner)], engine, "skip")
     (result,) = finish([method.predict(owner, owner.parties)], engine, "skip")
     assert isinstance(result, Tensor)
@@ -59,8 +72,11 @@ def plain() -> Tensor:
 
 @pytest.mark.parametrize("number", range(1, ROUNDS + 1))
 @pytest.mark.parametrize("party", range(PARTIES))
-def test_the_result_shows_every_reply_of_every_round(plain: Tensor, number: int, party: int) -> None:
-    """One reply changed a little: all rounds before it are the same, its own and every later one is not."""
+def test_the_result_shows_every_reply_of_every_round(
+    plain: Tensor, number: int, party: int
+) -> None:
+    """One reply changed a little: all rounds before it are the same, its own and every later one is
+    not."""
 
     def nudge(at: int, who: int, reply: Message) -> Message:
         if (at, who) != (number, party):
@@ -93,7 +109,8 @@ def test_a_lost_party_and_a_repeated_reply_show(plain: Tensor) -> None:
 
 
 def test_a_party_forgets_nothing_between_rounds() -> None:
-    """Its number of round t holds half of that of round t - 1: a party put back by a round answers another number."""
+    """Its number of round t holds half of that of round t - 1: a party put back by a round answers
+    another number."""
     method = probe.make({"rounds": ROUNDS, "rows": 1, "width": 1})
     parties = [Party(method, probe.table("p"), 7) for _ in range(2)]
     talk = method.train(probe.owner(1, 0))
@@ -120,7 +137,9 @@ def test_every_round_is_reported() -> None:
     method, owner = probe.make({"rounds": ROUNDS}), probe.owner(2, 0)
     engine = InProcess({(0, m): Party(method, probe.table("p"), m) for m in range(2)})
     reports = [report for _, report in reports_of([method.train(owner)], engine)]
-    assert [(r.phase, r.step, r.steps) for r in reports] == [("probe", t + 1, ROUNDS) for t in range(ROUNDS)]
+    assert [(r.phase, r.step, r.steps) for r in reports] == [
+        ("probe", t + 1, ROUNDS) for t in range(ROUNDS)
+    ]
 
 
 def test_a_party_left_out_of_the_prediction_is_a_zero() -> None:

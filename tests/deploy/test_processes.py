@@ -1,6 +1,8 @@
-"""Processes of a kit: found only if they are its own, started once, stopped to the last, and their end explained.
+"""Processes of a kit: found only if they are its own, started once, stopped to the last, and their
+end explained.
 
-A few lines of Python stand for NVFlare's processes; `tests/deploy/test_federation.py` starts the real ones.
+A few lines of Python stand for NVFlare's processes; `tests/deploy/test_federation.py` starts the
+real ones.
 """
 
 import json
@@ -39,7 +41,9 @@ def child() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*more: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, "-c", WAIT, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", WAIT, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
@@ -115,7 +119,11 @@ def shop(made: dict[str, Path], tmp_path: Path) -> Kit:
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """This instead of NVFlare's process."""
-    monkeypatch.setattr(nvflare, "command", lambda role, folder, name, org: ["-c", code, os_process.MARK, str(folder)])
+    monkeypatch.setattr(
+        nvflare,
+        "command",
+        lambda role, folder, name, org: ["-c", code, os_process.MARK, str(folder)],
+    )
 
 
 def test_a_kit_is_started_once_and_leaves_a_log(shop: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +132,9 @@ def test_a_kit_is_started_once_and_leaves_a_log(shop: Kit, monkeypatch: pytest.M
     try:
         assert found.running
         assert os_process.born(found.pid or 0) is not None
-        with pytest.raises(UserError, match=r"shop is already running; stop it first with `protoevfl deploy stop`"):
+        with pytest.raises(
+            UserError, match=r"shop is already running; stop it first with `protoevfl deploy stop`"
+        ):
             processes.start(shop, wait_s=0)
         assert processes.status(shop).pid == found.pid
     finally:
@@ -139,7 +149,9 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_started(made: dict[str, Pa
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("", port))
         other.listen()
-        with pytest.raises(UserError, match=f"port {port} cannot be used: Address already in use; is another hub"):
+        with pytest.raises(
+            UserError, match=f"port {port} cannot be used: Address already in use; is another hub"
+        ):
             processes.start(hub, wait_s=0)
     assert not (hub.folder / "process.json").exists()
     assert not processes.log_path(hub).exists()
@@ -163,7 +175,9 @@ def test_workers_that_outlived_a_killed_parent_are_ended_before_a_start(
     processes.stop(shop)
 
 
-def test_a_log_that_cannot_be_written_is_one_line(shop: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_written_is_one_line(
+    shop: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stand_in(monkeypatch, "import signal; signal.pause()")
     (shop.folder / "log").write_text("a file")
     with pytest.raises(UserError, match=r"cannot write .*process\.log"):
@@ -203,9 +217,14 @@ def test_its_interpreter_is_the_first_on_its_path() -> None:
 
 
 def ready(
-    opened: Kit, monkeypatch: pytest.MonkeyPatch, process: subprocess.Popen[bytes], line: str, end: bool = False
+    opened: Kit,
+    monkeypatch: pytest.MonkeyPatch,
+    process: subprocess.Popen[bytes],
+    line: str,
+    end: bool = False,
 ) -> int:
-    """Waits, and gives the number of pauses; in each the process writes a line, and ends if it is told to."""
+    """Waits, and gives the number of pauses; in each the process writes a line, and ends if it is
+    told to."""
     log, pauses = processes.log_path(opened), 0
     log.parent.mkdir(exist_ok=True)
     log.write_text("Successfully registered client\nunknown ca\n")  # of an earlier start
@@ -227,10 +246,15 @@ def ready(
 def test_a_party_is_ready_when_this_start_has_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, child: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    assert ready(kit(tmp_path), monkeypatch, child(), "2026 - Successfully registered client:shop") == 1
+    assert (
+        ready(kit(tmp_path), monkeypatch, child(), "2026 - Successfully registered client:shop")
+        == 1
+    )
 
 
-def test_a_hub_is_ready_when_it_listens(tmp_path: Path, child: Callable[..., subprocess.Popen[bytes]]) -> None:
+def test_a_hub_is_ready_when_it_listens(
+    tmp_path: Path, child: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         hub = kit(tmp_path, f"localhost:{listening.getsockname()[1]}")
@@ -249,7 +273,11 @@ def test_a_hub_is_ready_when_it_listens(tmp_path: Path, child: Callable[..., sub
     ],
 )
 def test_a_process_that_ends_at_once_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, child: Callable[..., subprocess.Popen[bytes]], line: str, why: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    child: Callable[..., subprocess.Popen[bytes]],
+    line: str,
+    why: str,
 ) -> None:
     with pytest.raises(UserError, match=f"shop stopped at once: {why}; see .*process.log"):
         ready(kit(tmp_path), monkeypatch, child(), line, end=True)
@@ -262,27 +290,39 @@ def test_a_party_that_does_not_join_is_stopped_and_the_hub_named(
         closed.bind(("127.0.0.1", 0))  # bound, but nobody listens
         where = f"127.0.0.1:{closed.getsockname()[1]}"
         process = child(os_process.MARK, str(tmp_path))
-        with pytest.raises(UserError, match=rf"shop did not join the hub at {where} within 0 s: the hub cannot be re"):
+        with pytest.raises(
+            UserError,
+            match=rf"shop did not join the hub at {where} within 0 s: the hub cannot be re",
+        ):
             processes._wait_ready(kit(tmp_path, where), process, 0.0, 0)
     assert os_process.born(process.pid) is None
 
 
-def test_a_port_that_answers_is_not_blamed(tmp_path: Path, child: Callable[..., subprocess.Popen[bytes]]) -> None:
+def test_a_port_that_answers_is_not_blamed(
+    tmp_path: Path, child: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         opened = kit(tmp_path, f"127.0.0.1:{listening.getsockname()[1]}")
         assert processes._dial(opened) == ""
-        with pytest.raises(UserError, match="its port answers, but nothing comes back; see its log"):
+        with pytest.raises(
+            UserError, match="its port answers, but nothing comes back; see its log"
+        ):
             processes._wait_ready(opened, child(), 0.0, 0)
 
 
-def test_an_unknown_name_of_the_hub_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_name_of_the_hub_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unknown(*_: Any, **__: Any) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(socket, "create_connection", unknown)
-    assert processes._dial(kit(tmp_path, "hbu.example:8002")) == "the name hbu.example is not known to this machine"
+    assert (
+        processes._dial(kit(tmp_path, "hbu.example:8002"))
+        == "the name hbu.example is not known to this machine"
+    )
 
 
 # ------------------------------------------------------------ reasons
@@ -291,8 +331,14 @@ def test_an_unknown_name_of_the_hub_is_told(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("SSL routines:CERTIFICATE_VERIFY_FAILED: certificate has expired", "a certificate has expired"),
-        ("SSL routines:CERTIFICATE_VERIFY_FAILED: self signed certificate", "not signed by this kit's authority"),
+        (
+            "SSL routines:CERTIFICATE_VERIFY_FAILED: certificate has expired",
+            "a certificate has expired",
+        ),
+        (
+            "SSL routines:CERTIFICATE_VERIFY_FAILED: self signed certificate",
+            "not signed by this kit's authority",
+        ),
         ("tlsv1 alert certificate expired", "the hub says this certificate has expired"),
         ("tlsv1 alert unknown ca", "does not know this kit's authority"),
         ("party tele is not on the list of this hub: refused", "does not list this party"),
@@ -312,11 +358,16 @@ def test_what_the_log_says_is_put_into_words(line: str, words: str) -> None:
 
 
 def test_no_reason_is_hidden_behind_an_earlier_one() -> None:
-    assert [processes._why(sign) for sign, _ in processes._REASONS] == [meaning for _, meaning in processes._REASONS]
+    assert [processes._why(sign) for sign, _ in processes._REASONS] == [
+        meaning for _, meaning in processes._REASONS
+    ]
 
 
 def test_an_unknown_reason_is_the_last_error_cut_short() -> None:
-    assert processes._why("ERROR - first\nINFO - between\nValueError: second\nINFO - after") == "ValueError: second"
+    assert (
+        processes._why("ERROR - first\nINFO - between\nValueError: second\nINFO - after")
+        == "ValueError: second"
+    )
     assert len(processes._why("ERROR - " + "x" * 1000)) == 200
     assert processes._why("INFO - all is well") == ""
 
@@ -341,7 +392,9 @@ def test_the_tail_begins_at_its_place_and_has_a_limit(tmp_path: Path) -> None:
     assert processes._tail(tmp_path / "none", 0) == ""
 
 
-def test_what_a_process_says_before_it_dies_is_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_process_says_before_it_dies_is_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It may be over before anybody looks at its log."""
     opened = kit(tmp_path)
     log = processes.log_path(opened)
@@ -356,7 +409,9 @@ def test_what_a_process_says_before_it_dies_is_its_reason(tmp_path: Path, monkey
         return process
 
     monkeypatch.setattr(processes, "_spawn", spawn)
-    with pytest.raises(UserError, match="stopped at once: the hub does not know this kit's authority"):
+    with pytest.raises(
+        UserError, match="stopped at once: the hub does not know this kit's authority"
+    ):
         processes.start(opened, 5.0)
 
 

@@ -1,4 +1,5 @@
-"""project.toml and the kits made of it: every mistake has its line; what is renewed, added and kept the second time."""
+"""project.toml and the kits made of it: every mistake has its line; what is renewed, added and kept
+the second time."""
 
 import json
 import shutil
@@ -15,7 +16,9 @@ from protoevfl.deploy.own_file import PartyFileConfig
 from protoevfl.deploy.provision import Project, read_project
 from protoevfl.errors import UserError
 
-PROJECT = Project("credit", "bank", "localhost", 18003, "Hub & Sons", {"shop": "Shop", "bank": "Bank"})
+PROJECT = Project(
+    "credit", "bank", "localhost", 18003, "Hub & Sons", {"shop": "Shop", "bank": "Bank"}
+)
 PARTIES = "[party.bank]\n[party.shop]\n"
 HUB = '[hub]\nhost = "hub.example.com"\n'
 TOP = 'name = "credit"\nactive = "bank"\n'
@@ -31,7 +34,9 @@ def read(tmp_path: Path, text: str) -> Project:
 
 def test_what_a_project_does_not_say_has_a_default(tmp_path: Path) -> None:
     found = read(tmp_path, TOP + HUB + PARTIES)
-    assert found == Project("credit", "bank", "hub.example.com", 8002, "hub", {"bank": "bank", "shop": "shop"}, 360)
+    assert found == Project(
+        "credit", "bank", "hub.example.com", 8002, "hub", {"bank": "bank", "shop": "shop"}, 360
+    )
 
 
 def test_the_active_party_comes_first_wherever_it_is_named(tmp_path: Path) -> None:
@@ -54,20 +59,37 @@ def test_the_active_party_comes_first_wherever_it_is_named(tmp_path: Path) -> No
         (TOP + 'party = ["bank", "shop"]\n' + HUB, "party must be a table"),
         (TOP + HUB + '[party]\nbank = "Bank"\nshop = "Shop"\n', r"\[party\]: bank must be a table"),
         (TOP + "certificates = 30\n" + HUB + PARTIES, "certificates must be a table"),
-        (TOP.replace("credit", "credit 1") + HUB + PARTIES, "name must be letters, digits and dashes, not 'credit 1'"),
+        (
+            TOP.replace("credit", "credit 1") + HUB + PARTIES,
+            "name must be letters, digits and dashes, not 'credit 1'",
+        ),
         (TOP + HUB + PARTIES + '[party."../tele"]\n', "use letters, digits and dashes"),
         (TOP + HUB + "[party.bank]\n", "name at least two parties"),
-        (TOP.replace("bank", "bnak") + HUB + PARTIES, "the active party 'bnak' is not among the parties"),
-        (TOP + HUB + PARTIES + "[party.hub]\n", "hub, authority, server, owner, .* are not party names"),
-        (TOP + HUB + PARTIES + "[party.authority]\n", "hub, authority, server, owner, .* are not party names"),
+        (
+            TOP.replace("bank", "bnak") + HUB + PARTIES,
+            "the active party 'bnak' is not among the parties",
+        ),
+        (
+            TOP + HUB + PARTIES + "[party.hub]\n",
+            "hub, authority, server, owner, .* are not party names",
+        ),
+        (
+            TOP + HUB + PARTIES + "[party.authority]\n",
+            "hub, authority, server, owner, .* are not party names",
+        ),
         (TOP + HUB + "port = 65536\n" + PARTIES, "port must be a whole number from 1 to 65535"),
         (TOP + HUB + 'port = "8002"\n' + PARTIES, "port must be a whole number from 1 to 65535"),
         (TOP + HUB + "port = true\n" + PARTIES, "port must be a whole number from 1 to 65535"),
         (TOP + HUB + PARTIES + "[certificates]\ndays = 0\n", "days must be a whole number from 1"),
-        (TOP + HUB + PARTIES + "[certificates]\ndays = 1.5\n", "days must be a whole number from 1"),
+        (
+            TOP + HUB + PARTIES + "[certificates]\ndays = 1.5\n",
+            "days must be a whole number from 1",
+        ),
     ],
 )
-def test_every_mistake_is_one_line_that_names_the_file(tmp_path: Path, text: str, word: str) -> None:
+def test_every_mistake_is_one_line_that_names_the_file(
+    tmp_path: Path, text: str, word: str
+) -> None:
     with pytest.raises(UserError, match=rf"project\.toml.*{word}") as caught:
         read(tmp_path, text)
     assert "\n" not in str(caught.value)
@@ -124,7 +146,10 @@ def test_the_hub_knows_the_parties_and_what_it_dials(first: Twice) -> None:
     assert not (first.kits["hub"] / "policy.toml").exists()
     for name, folder in first.kits.items():
         identity = kit.open_kit(folder).identity
-        assert (identity.role, identity.hub) == ("hub" if name == "hub" else "party", "localhost:18003")
+        assert (identity.role, identity.hub) == (
+            "hub" if name == "hub" else "party",
+            "localhost:18003",
+        )
         assert identity.admin == ("lead@bank.local" if name == "bank" else "")
 
 
@@ -140,7 +165,10 @@ def test_each_party_gets_a_file_to_fill_in_that_only_the_owner_reads(first: Twic
 
 def test_no_kit_holds_a_script_or_a_sample(first: Twice) -> None:
     names = [
-        p.name for folder in first.kits.values() for part in ("startup", "local") for p in (folder / part).iterdir()
+        p.name
+        for folder in first.kits.values()
+        for part in ("startup", "local")
+        for p in (folder / part).iterdir()
     ]
     assert [n for n in names if n.endswith((".sh", ".sample"))] == []
     assert {n for n in names if n.endswith(".default")} == {"log_config.json.default"}
@@ -157,7 +185,11 @@ def test_the_hub_keeps_jobs_in_its_kit_and_checks_its_list(first: Twice) -> None
 
 
 def test_the_second_time_nothing_changes_and_what_a_party_wrote_stays(copy: Twice) -> None:
-    mine = {"party.toml": "# mine\n", "policy.toml": 'active = "bank"\n', "runs/one/status.json": "{}"}
+    mine = {
+        "party.toml": "# mine\n",
+        "policy.toml": 'active = "bank"\n',
+        "runs/one/status.json": "{}",
+    }
     for name, text in mine.items():
         (copy.kits["bank"] / name).parent.mkdir(parents=True, exist_ok=True)
         (copy.kits["bank"] / name).write_text(text)
@@ -169,7 +201,9 @@ def test_the_second_time_nothing_changes_and_what_a_party_wrote_stays(copy: Twic
 
 def test_a_new_party_comes_under_the_same_authority_and_everybody_hears_of_it(copy: Twice) -> None:
     before = copy.signed()
-    made = provision.provision(replace(PROJECT, parties={**PROJECT.parties, "tele": "Tele"}), copy.folder)
+    made = provision.provision(
+        replace(PROJECT, parties={**PROJECT.parties, "tele": "Tele"}), copy.folder
+    )
     assert changed(before, copy.signed()) == {"tele"}
     assert len({(folder / "startup" / "rootCA.pem").read_bytes() for folder in made.values()}) == 1
     for folder in made.values():
@@ -178,7 +212,9 @@ def test_a_new_party_comes_under_the_same_authority_and_everybody_hears_of_it(co
     assert "tele" in json.loads((made["hub"] / "parties.json").read_text())
 
 
-def test_the_active_party_is_renewed_with_its_right_to_submit_and_the_hub_alone(copy: Twice) -> None:
+def test_the_active_party_is_renewed_with_its_right_to_submit_and_the_hub_alone(
+    copy: Twice,
+) -> None:
     before = copy.signed()
     provision.provision(PROJECT, copy.folder, renew=["bank"])
     after = copy.signed()

@@ -1,4 +1,5 @@
-"""One worker a run: a second one takes over, the first leaves by itself or is ended, a stranger is never killed."""
+"""One worker a run: a second one takes over, the first leaves by itself or is ended, a stranger is
+never killed."""
 
 import json
 import signal
@@ -21,12 +22,15 @@ SQUATTER = (
 )
 TAKER = (
     "import sys; from pathlib import Path; from protoevfl.deploy.run_lock import RunLock;"
-    "RunLock(Path(sys.argv[1]), grace_s=float(sys.argv[2])).take('second'); print('held', flush=True)"
+    "RunLock(Path(sys.argv[1]), grace_s=float(sys.argv[2])).take('second'); print('held', "
+    "flush=True)"
 )
 
 
 def start(code: str, *more: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", code, *more], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *more], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process

@@ -45,7 +45,14 @@ def test_an_unknown_run_is_refused_with_those_there_are(tmp_path: Path) -> None:
 
 def test_the_active_party_knows_where_a_run_is_and_how_it_ended(tmp_path: Path) -> None:
     assert led(tmp_path, {}) == "run one: submitted, not begun, round 0"
-    running = {"state": "running", "round": 3, "phase": "rounds", "step": 2, "steps": 4, "absent": ["shop"]}
+    running = {
+        "state": "running",
+        "round": 3,
+        "phase": "rounds",
+        "step": 2,
+        "steps": 4,
+        "absent": ["shop"],
+    }
     assert led(tmp_path, running) == "run one: running, round 3, rounds 2/4, away: shop"
     assert led(tmp_path, running | {"state": "done", "absent": []}) == "run one: done, round 3"
     failed = {"state": "failed", "round": 3, "error": "party shop did not answer"}
@@ -56,5 +63,7 @@ def test_another_party_knows_the_last_round_it_answered(tmp_path: Path) -> None:
     shop = kit(tmp_path, "shop")
     shop.run_folder("one").mkdir(parents=True)
     assert run_state.describe(shop, "one") == "run one: asked, nothing answered yet"
-    CheckpointStore(shop.run_folder("one") / "checkpoints").save(Checkpoint(5, {"x": torch.ones(2)}))
+    CheckpointStore(shop.run_folder("one") / "checkpoints").save(
+        Checkpoint(5, {"x": torch.ones(2)})
+    )
     assert run_state.describe(shop, "one") == "run one: answered round 5"

@@ -1,6 +1,8 @@
-"""What a job does at a site: the active party leads it to an end that is written down, the others answer.
+"""What a job does at a site: the active party leads it to an end that is written down, the others
+answer.
 
-Kits lie in folders of one process and a function carries the frames; NVFlare's part (who calls, which job) is made up.
+Kits lie in folders of one process and a function carries the frames; NVFlare's part (who calls,
+which job) is made up.
 """
 
 import csv
@@ -40,9 +42,16 @@ from tests.tiny import short
 
 NAMES = ("bank", "shop", "tele")
 PROBE = JobSpec(
-    "run-1", NAMES, method="probe", settings={"rounds": 3, "rows": 2, "width": 2}, rounds=20, down=("Learn", "Embed"),
-    up=("Embeddings", "Learned"), deadline_s=0.1, wait_s=0.0,
-)  # fmt: skip
+    "run-1",
+    NAMES,
+    method="probe",
+    settings={"rounds": 3, "rows": 2, "width": 2},
+    rounds=20,
+    down=("Learn", "Embed"),
+    up=("Embeddings", "Learned"),
+    deadline_s=0.1,
+    wait_s=0.0,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -59,19 +68,23 @@ def status(kit: Kit, run: str = "run-1") -> dict[str, Any]:
 
 @dataclass
 class Companies:
-    """Kits of all parties and the wire between them; `meet` sees every frame on its way and may raise."""
+    """Kits of all parties and the wire between them; `meet` sees every frame on its way and may
+    raise."""
 
     folder: Path
     spec: JobSpec = PROBE
     meet: Callable[[str, Envelope], None] = lambda name, envelope: None
-    sent: list[tuple[str, str, str]] = field(default_factory=list)  # (party, kind of frame, type of message)
+    # (party, kind of frame, type of message)
+    sent: list[tuple[str, str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.hosts: dict[str, PartyHost] = {}
         for name in NAMES:
             self.kit(name).folder.mkdir(parents=True, exist_ok=True)
             write_identity(self.kit(name).folder, self.kit(name).identity)
-            (self.kit(name).folder / "policy.toml").write_text(policy.TEMPLATE.format(active="bank"))
+            (self.kit(name).folder / "policy.toml").write_text(
+                policy.TEMPLATE.format(active="bank")
+            )
 
     def kit(self, name: str) -> Kit:
         return Kit(self.folder / name, Identity("p", name, "party", name, "hub:1", "bank", NAMES))
@@ -83,7 +96,9 @@ class Companies:
 
     def send(self, name: str, frame: bytes, seconds: float) -> bytes:
         envelope, body = unpack(frame)
-        self.sent.append((name, envelope.kind, type(decode(body)).__name__ if envelope.kind == "request" else ""))
+        self.sent.append(
+            (name, envelope.kind, type(decode(body)).__name__ if envelope.kind == "request" else "")
+        )
         self.meet(name, envelope)
         return self.host(name).answer(frame, "bank")
 
@@ -116,7 +131,11 @@ def test_the_status_is_whole_at_every_step_and_forgets_nothing(tmp_path: Path) -
     note.round(3, {})
     assert (status(kit)["absent"], status(kit)["phase"]) == ({}, "rounds")
     note.write("failed", error="disk")
-    assert (status(kit)["state"], status(kit)["error"], status(kit)["round"]) == ("failed", "disk", 3)
+    assert (status(kit)["state"], status(kit)["error"], status(kit)["round"]) == (
+        "failed",
+        "disk",
+        3,
+    )
 
 
 def test_whoever_reads_during_a_run_sees_where_it_is(tmp_path: Path) -> None:
@@ -131,8 +150,12 @@ def test_whoever_reads_during_a_run_sees_where_it_is(tmp_path: Path) -> None:
     companies.meet = look
     assert companies.lead() == "done"
     assert seen == [
-        ("running", 0, None), ("running", 0, None), ("running", 1, 1), ("running", 2, 2), ("running", 3, 0),
-    ]  # fmt: skip
+        ("running", 0, None),
+        ("running", 0, None),
+        ("running", 1, 1),
+        ("running", 2, 2),
+        ("running", 3, 0),
+    ]
 
 
 # ------------------------------------------------------------ how a run ends
@@ -157,7 +180,8 @@ def test_a_refusal_is_the_outcome_in_the_words_of_the_party(tmp_path: Path) -> N
     assert said == "party tele refused round 0: refused by policy: 20 rounds, at most 5 accepted"
     found = status(companies.kit("bank"))
     assert (found["state"], found["error"], found["round"]) == ("failed", said, 0)
-    assert {kind for _, kind, _ in companies.sent} == {"hello"}  # nothing was sent before all agreed
+    # nothing was sent before all agreed
+    assert {kind for _, kind, _ in companies.sent} == {"hello"}
 
 
 def test_a_lost_party_is_named_and_the_run_can_be_taken_up(tmp_path: Path) -> None:
@@ -201,7 +225,10 @@ def test_any_other_end_is_written_down_too(tmp_path: Path, error: Exception, sai
 
     companies = Companies(tmp_path, meet=fail)
     assert companies.lead() == said
-    assert (status(companies.kit("bank"))["state"], status(companies.kit("bank"))["error"]) == ("failed", said)
+    assert (status(companies.kit("bank"))["state"], status(companies.kit("bank"))["error"]) == (
+        "failed",
+        said,
+    )
 
 
 def test_an_attempt_that_nvflare_takes_down_has_not_failed(tmp_path: Path) -> None:
@@ -226,8 +253,8 @@ PEOPLE, SHARED, SOME, UNKNOWN, NEW = 40, 30, 3, 4, 6
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """party.toml and two files of every party: their people overlap in all but the last ten. The bank also has
-    SOME people of the shop's own."""
+    """party.toml and two files of every party: their people overlap in all but the last ten. The
+    bank also has SOME people of the shop's own."""
     folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(1)
     for at, name in enumerate(NAMES):
         (folder / name).mkdir()
@@ -236,22 +263,36 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
             people[-SOME:] = [f"shop{i}" for i in range(SOME)]
         order = rng.permutation(PEOPLE)
         risk = rng.permutation(["yes", "no"] * (PEOPLE // 2)).tolist()
-        label = {"risk": [None if i < UNKNOWN else risk[i] for i in range(PEOPLE)]} if at == 0 else {}
-        table = pa.table({"id": people, "x": rng.normal(size=PEOPLE), "y": rng.normal(size=PEOPLE), **label})
+        label = (
+            {"risk": [None if i < UNKNOWN else risk[i] for i in range(PEOPLE)]} if at == 0 else {}
+        )
+        table = pa.table(
+            {"id": people, "x": rng.normal(size=PEOPLE), "y": rng.normal(size=PEOPLE), **label}
+        )
         pacsv.write_csv(table.take(pa.array(order)), folder / name / "rows.csv")
-        new = {"id": [f"N{i}" for i in range(NEW)], "x": rng.normal(size=NEW), "y": rng.normal(size=NEW)}
-        pacsv.write_csv(pa.table(new).take(pa.array(rng.permutation(NEW))), folder / name / "new.csv")
+        new = {
+            "id": [f"N{i}" for i in range(NEW)],
+            "x": rng.normal(size=NEW),
+            "y": rng.normal(size=NEW),
+        }
+        pacsv.write_csv(
+            pa.table(new).take(pa.array(rng.permutation(NEW))), folder / name / "new.csv"
+        )
         text = 'file = "rows.csv"\nid = "id"\nminimum = 5\npredict_file = "new.csv"\n'
         (folder / name / "party.toml").write_text(text + ('label = "risk"\n' if at == 0 else ""))
     return folder
 
 
 TRAIN = complete(JobSpec("train", NAMES, settings=short("proto_evfl"), rounds=20, wait_s=0.0))
-PREDICT = complete(replace(TRAIN, run="predict", task="predict", base="train", rounds=1, down=(), up=()))
+PREDICT = complete(
+    replace(TRAIN, run="predict", task="predict", base="train", rounds=1, down=(), up=())
+)
 
 
 def predicted(companies: Companies) -> dict[str, list[str]]:
-    with (companies.kit("bank").run_folder(companies.spec.run) / "predictions.csv").open(newline="") as file:
+    with (companies.kit("bank").run_folder(companies.spec.run) / "predictions.csv").open(
+        newline=""
+    ) as file:
         return {line[0]: line[1:] for line in list(csv.reader(file))[1:]}
 
 
@@ -263,7 +304,8 @@ def trained(files: Path) -> Companies:
         patch.setattr(nvflare, "job_id", lambda: "job-1")
         companies = Companies(files, TRAIN)
         assert companies.lead() == "done"
-        path = companies.kit("bank").run_folder("train") / "submitted.json"  # as `deploy submit` leaves it
+        # as `deploy submit` leaves it
+        path = companies.kit("bank").run_folder("train") / "submitted.json"
         path.write_text(json.dumps(TRAIN.to_dict()))
     return companies
 
@@ -272,7 +314,9 @@ def count(companies: Companies, kind: str) -> int:
     return sum(found == kind for _, found, _ in companies.sent)
 
 
-def test_the_parties_align_before_anything_is_asked_and_unlabelled_people_are_predicted(trained: Companies) -> None:
+def test_the_parties_align_before_anything_is_asked_and_unlabelled_people_are_predicted(
+    trained: Companies,
+) -> None:
     kinds = [kind for _, kind, _ in trained.sent]
     assert kinds.index("request") == 3 + count(trained, "align")
     assert count(trained, "align") == 2 * 4  # two pairs, four steps
@@ -286,7 +330,8 @@ def test_the_parties_align_before_anything_is_asked_and_unlabelled_people_are_pr
 def test_people_shared_with_one_and_with_nobody_count_too(trained: Companies) -> None:
     owner = Local(trained.kit("bank"), TRAIN).owner()
     known = SHARED - UNKNOWN
-    assert known * 0.75 < len(owner.labels) < known  # a fifth of each class is kept aside, rounded down
+    # a fifth of each class is kept aside, rounded down
+    assert known * 0.75 < len(owner.labels) < known
     assert owner.further is not None
     assert owner.further.shared.tolist() == [[True] * SOME, [True] * SOME, [False] * SOME]
     assert owner.own is not None
@@ -299,16 +344,21 @@ def test_the_run_is_kept_where_its_parts_belong(trained: Companies) -> None:
     assert list(run.parties) == ["bank"]
     assert (owner.parties, owner.classes, owner.label_column) == (NAMES, ("no", "yes"), "risk")
     assert len(owner.test.labels) + len(owner.labels) == SHARED - UNKNOWN
-    assert {"test", "subsets", "gain", "bytes", "rounds", "history", "class_rows"} <= set(owner.metrics)
+    assert {"test", "subsets", "gain", "bytes", "rounds", "history", "class_rows"} <= set(
+        owner.metrics
+    )
     assert evaluate(run, {})["test"]["accuracy"] == owner.metrics["test"]["accuracy"]
     for name in ("shop", "tele"):
         other = open_run(trained.kit(name).run_folder("train"))
         assert (list(other.parties), other.owner) == ([name], None)
 
 
-def test_parties_that_hold_the_same_rows_are_not_aligned_again(trained: Companies, tmp_path: Path) -> None:
+def test_parties_that_hold_the_same_rows_are_not_aligned_again(
+    trained: Companies, tmp_path: Path
+) -> None:
     shutil.copytree(trained.folder, tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "bank" / "runs" / "train" / "journal")  # so that the parties are asked again
+    # so that the parties are asked again
+    shutil.rmtree(tmp_path / "again" / "bank" / "runs" / "train" / "journal")
     for name in NAMES:
         shutil.rmtree(tmp_path / "again" / name / "runs" / "train" / "checkpoints")
     again = Companies(tmp_path / "again", TRAIN)
@@ -318,7 +368,9 @@ def test_parties_that_hold_the_same_rows_are_not_aligned_again(trained: Companie
     assert torch.equal(again.result(), trained.result())
 
 
-def test_a_crash_in_the_middle_of_alignment_aligns_that_pair_anew(trained: Companies, tmp_path: Path) -> None:
+def test_a_crash_in_the_middle_of_alignment_aligns_that_pair_anew(
+    trained: Companies, tmp_path: Path
+) -> None:
     shutil.copytree(trained.folder, tmp_path / "again")
     shutil.rmtree(tmp_path / "again" / "bank" / "runs" / "train" / "journal")
     for name in NAMES:
@@ -334,10 +386,13 @@ def test_a_crash_in_the_middle_of_alignment_aligns_that_pair_anew(trained: Compa
     assert torch.equal(again.result(), trained.result())
 
 
-def test_new_people_are_predicted_with_the_kept_run_alone(trained: Companies, tmp_path: Path) -> None:
+def test_new_people_are_predicted_with_the_kept_run_alone(
+    trained: Companies, tmp_path: Path
+) -> None:
     shutil.copytree(trained.folder, tmp_path / "later")
     shutil.rmtree(tmp_path / "later" / "bank" / "runs" / "train" / "journal")
-    shutil.rmtree(tmp_path / "later" / "tele" / "runs" / "train" / "tele")  # it was away when training ended
+    # it was away when training ended
+    shutil.rmtree(tmp_path / "later" / "tele" / "runs" / "train" / "tele")
     for name in NAMES:
         (tmp_path / "later" / name / "rows.csv").unlink()
     later = Companies(tmp_path / "later", PREDICT)
@@ -348,7 +403,9 @@ def test_new_people_are_predicted_with_the_kept_run_alone(trained: Companies, tm
     assert {line[-1] for line in predicted(later).values()} == {"bank+shop+tele"}
 
 
-def test_people_whom_only_some_companies_know_are_predicted_by_those(trained: Companies, tmp_path: Path) -> None:
+def test_people_whom_only_some_companies_know_are_predicted_by_those(
+    trained: Companies, tmp_path: Path
+) -> None:
     shutil.copytree(trained.folder, tmp_path / "later")
     shop = tmp_path / "later" / "shop" / "new.csv"
     table = pacsv.read_csv(shop)
@@ -362,7 +419,9 @@ def test_people_whom_only_some_companies_know_are_predicted_by_those(trained: Co
     assert ("tele", "request", "Embed") not in later.sent  # it has none of them
 
 
-def test_a_prediction_goes_on_without_a_company_that_is_away(trained: Companies, tmp_path: Path) -> None:
+def test_a_prediction_goes_on_without_a_company_that_is_away(
+    trained: Companies, tmp_path: Path
+) -> None:
     shutil.copytree(trained.folder, tmp_path / "later")
     later = Companies(tmp_path / "later", replace(PREDICT, on_party_loss="skip"))
     assert later.lead(frozenset({"tele"})) == "done"
@@ -426,7 +485,9 @@ class Flare:
 HELLO = pack(Envelope("hello", "run-1", PROBE.digest(), "bank", "shop", 0))
 
 
-def test_a_site_answers_its_caller_as_nvflare_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_answers_its_caller_as_nvflare_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flare = Flare(Companies(tmp_path), "shop").install(monkeypatch)
     shop = flare.site()
     assert unpack(shop.answer(HELLO))[0].kind == "welcome"
@@ -446,7 +507,9 @@ def test_the_border_of_a_site_is_made_once(tmp_path: Path, monkeypatch: pytest.M
     assert flare.watched == 1
 
 
-def test_a_site_that_cannot_answer_says_no_more_than_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_that_cannot_answer_says_no_more_than_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flare = Flare(Companies(tmp_path), "shop").install(monkeypatch)
     (tmp_path / "shop" / "policy.toml").unlink()
     envelope, _ = unpack(flare.site().answer(HELLO))
@@ -454,7 +517,9 @@ def test_a_site_that_cannot_answer_says_no_more_than_that(tmp_path: Path, monkey
     assert envelope.note == "the party failed (UserError); its own log says more"
 
 
-def test_only_the_hub_may_ask_and_only_the_active_party_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_hub_may_ask_and_only_the_active_party_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for here, caller in (("bank", "shop"), ("bank", "bank"), ("shop", "server")):
         flare = Flare(Companies(tmp_path), here, caller).install(monkeypatch)
         assert flare.site().lead() == "this site does not lead"
@@ -473,7 +538,9 @@ def test_the_leader_asks_itself_at_home_and_the_others_through_nvflare(
 
         return call
 
-    flare = Flare(companies, "bank", "server", {name: ask(name) for name in NAMES}).install(monkeypatch)
+    flare = Flare(companies, "bank", "server", {name: ask(name) for name in NAMES}).install(
+        monkeypatch
+    )
     assert flare.site().lead() == "done"
     assert called == {"shop", "tele"}
     assert torch.equal(companies.result(), expected(PROBE))
@@ -487,7 +554,9 @@ def test_a_call_that_fails_and_a_party_outside_the_attempt_are_lost_parties(
     def broken(seconds: float, frame: bytes) -> bytes:
         raise nvflare.CallError("peer gone")
 
-    flare = Flare(companies, "bank", "server", {"tele": lambda s, f: companies.host("tele").answer(f, "bank")})
+    flare = Flare(
+        companies, "bank", "server", {"tele": lambda s, f: companies.host("tele").answer(f, "bank")}
+    )
     said = flare.install(monkeypatch).site().lead()
     assert said.startswith("party shop did not answer in round 0: not part of this attempt")
     flare.remote["shop"] = broken
@@ -502,7 +571,9 @@ def test_a_site_is_told_who_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("outcome", ["done", "party shop did not answer"])
-def test_the_hubs_job_succeeds_when_the_run_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
+def test_the_hubs_job_succeeds_when_the_run_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
     Flare(Companies(tmp_path), "hub", remote={"bank": lambda seconds: outcome}).install(monkeypatch)
     if outcome == "done":
         assert site.Hub("bank").main() == "done"

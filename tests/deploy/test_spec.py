@@ -8,7 +8,9 @@ import pytest
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 
-SPEC = JobSpec("run-1", ("bank", "shop"), down=("Learn",), up=("Learned",), privacy={"epsilon": 2.0})
+SPEC = JobSpec(
+    "run-1", ("bank", "shop"), down=("Learn",), up=("Learned",), privacy={"epsilon": 2.0}
+)
 
 
 def test_a_specification_survives_its_journey() -> None:
@@ -31,7 +33,15 @@ def test_ill_formed_specifications_are_refused(change: dict[str, Any]) -> None:
 
 def test_the_review_tells_what_a_person_must_know() -> None:
     words = replace(SPEC, settings={"rounds.count": 2}).review()
-    for word in ("bank", "shop", "Learn", "Learned", "epsilon 2", "rounds.count = 2", "at most 100"):
+    for word in (
+        "bank",
+        "shop",
+        "Learn",
+        "Learned",
+        "epsilon 2",
+        "rounds.count = 2",
+        "at most 100",
+    ):
         assert word in words
     assert "no limit" in replace(SPEC, privacy={}).review()
 

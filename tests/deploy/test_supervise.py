@@ -1,4 +1,5 @@
-"""Who is missing from an attempt, and when to give up; stdout survives threads that talk to the hub."""
+"""Who is missing from an attempt, and when to give up; stdout survives threads that talk to the
+hub."""
 
 import sys
 import threading
@@ -26,7 +27,9 @@ def test_a_silent_party_is_not_gone_and_one_outside_the_attempt_does_not_count()
     assert roll.gone({"bank": True, "shop": False, "tele": False}, begun=True) == ["shop"]
 
 
-def test_a_party_that_never_got_a_process_is_gone_when_it_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_party_that_never_got_a_process_is_gone_when_it_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     roll = supervise._Roll(["bank", "shop"])
     monkeypatch.setattr(supervise, "LATE_S", -1.0)
     assert roll.gone({"bank": True, "shop": False}, begun=False) == ["shop"]

@@ -1,9 +1,10 @@
-"""The fault campaign: `make faults`, or `python -m tests.faults.campaign [--moments 20] [--only kill,wire,...]`.
+"""The fault campaign: `make faults`, or `python -m tests.faults.campaign [--moments 20] [--only
+kill,wire,...]`.
 
-Real hub and parties on this machine. Every case says what was done, whether the run ended as it must, how long after
-the fault, and whether the result is the in-process engine's, bit for bit. Cases that ended well in the results file are
-passed over, so a campaign can be stopped and taken up again; `--part 1/2` and `--part 2/2` share it between two
-processes. Exit code 1 if any case failed.
+Real hub and parties on this machine. Every case says what was done, whether the run ended as it
+must, how long after the fault, and whether the result is the in-process engine's, bit for bit.
+Cases that ended well in the results file are passed over, so a campaign can be stopped and taken up
+again; `--part 1/2` and `--part 2/2` share it between two processes. Exit code 1 if any case failed.
 """
 
 import argparse
@@ -32,20 +33,29 @@ PARTS = ("kill", "stop", "wire", "intruder", "disk", "skip")
 TOLD = {"intruder": intruders.TRIALS, "disk": disks.TRIALS, "skip": skips.TRIALS}
 
 
-def trials(part: str, options: argparse.Namespace, parties: tuple[str, ...]) -> Iterator[tuple[str, Trial]]:
+def trials(
+    part: str, options: argparse.Namespace, parties: tuple[str, ...]
+) -> Iterator[tuple[str, Trial]]:
     """(key, what to do) of a part of the campaign, the same for the same seed."""
     commit = options.commit
     if part == "kill":
-        for number in range(options.moments):  # all targets in turn: a campaign cut short has some of each
+        # all targets in turn: a campaign cut short has some of each
+        for number in range(options.moments):
             for target in kills.TARGETS:
                 moment = list(kills.moments(target, number + 1, options.seed, parties))[-1]
                 yield moment.key, partial(kills.kill_case, moment=moment, commit=commit)
     elif part == "stop":
         for moment in kills.stop_moments(options.stops, options.seed, parties):
-            yield moment.key, partial(kills.stop_case, moment=moment, seconds=options.stop_s, commit=commit)
+            yield (
+                moment.key,
+                partial(kills.stop_case, moment=moment, seconds=options.stop_s, commit=commit),
+            )
     elif part == "wire":
         for what, settings in WIRES.items():
-            yield f"proxy-{what}", partial(wire, what=what, settings=settings, seed=options.seed, commit=commit)
+            yield (
+                f"proxy-{what}",
+                partial(wire, what=what, settings=settings, seed=options.seed, commit=commit),
+            )
     else:
         for what, trial in TOLD[part].items():
             yield f"{part}-{what}", partial(told, kind=part, what=what, trial=trial, commit=commit)
@@ -61,7 +71,9 @@ WIRES: dict[str, dict[str, float]] = {
 }
 
 
-def wire(federation: Federation, what: str, settings: dict[str, float], seed: int, commit: str) -> Case:
+def wire(
+    federation: Federation, what: str, settings: dict[str, float], seed: int, commit: str
+) -> Case:
     """One party talks to the hub through a proxy that misbehaves."""
     federation.down()
     proxy = FaultProxy(federation.port, seed=random.Random(f"{seed}/{what}").randrange(10**6))
@@ -76,24 +88,32 @@ def wire(federation: Federation, what: str, settings: dict[str, float], seed: in
         case = Case("proxy", f"proxy-{what}", what, False, 0.0, commit=commit)
         case = finish(federation, running, case, 1, time.monotonic())
         case.detail += f"; {proxy.faults} faults in {proxy.pieces} pieces"
-        case.good = case.good and (proxy.faults > 0 or "delay_s" in settings)  # no fault, no evidence
+        # no fault, no evidence
+        case.good = case.good and (proxy.faults > 0 or "delay_s" in settings)
         federation.down()
         proxy.close()
     return case
 
 
-def told(federation: Federation, kind: str, what: str, trial: Callable[[Federation], str], commit: str) -> Case:
+def told(
+    federation: Federation, kind: str, what: str, trial: Callable[[Federation], str], commit: str
+) -> Case:
     """A trial that returns the words of the refusal or error, "" when there was none."""
     federation.up()
     start = time.monotonic()
     said = trial(federation)
-    return Case(kind, f"{kind}-{what}", what, bool(said), time.monotonic() - start, None, said, commit)
+    return Case(
+        kind, f"{kind}-{what}", what, bool(said), time.monotonic() - start, None, said, commit
+    )
 
 
 def after(federation: Federation, commit: str) -> Case:
     """Nobody was harmed."""
     federation.up()
-    running, start = federation.submit(federation.spec(f"after-{int(time.time())}"), quiet), time.monotonic()
+    running, start = (
+        federation.submit(federation.spec(f"after-{int(time.time())}"), quiet),
+        time.monotonic(),
+    )
     case = Case("intruder", "intruder-after", "a run after all of them", False, 0.0, commit=commit)
     return finish(federation, running, case, 0, start)
 
@@ -111,7 +131,9 @@ def main() -> int:
     parser.add_argument("--stops", type=int, default=2, help="SIGSTOPs a target")
     parser.add_argument("--stop-s", type=float, default=60.0)
     parser.add_argument("--only", default=",".join(PARTS))
-    parser.add_argument("--keys", default="", help="run cases whose key holds this text, also those that ended well")
+    parser.add_argument(
+        "--keys", default="", help="run cases whose key holds this text, also those that ended well"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--out", type=Path, default=Path("results/faults.jsonl"))
@@ -124,11 +146,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         federation = Federation(Path(folder))
         assert expected(federation.spec("x")).shape == (ROUNDS + 1, len(federation.parties))
-        todo = [t for part in options.only.split(",") for t in trials(part, options, federation.parties)]
+        todo = [
+            t for part in options.only.split(",") for t in trials(part, options, federation.parties)
+        ]
         chosen = [t for t in todo if (options.keys in t[0] if options.keys else t[0] not in done)]
         try:
             for key, trial in chosen[share - 1 :: shares]:
-                failed += not report(attempt(federation, key, trial, options.commit, folder), options.out)
+                failed += not report(
+                    attempt(federation, key, trial, options.commit, folder), options.out
+                )
         finally:
             federation.down()
             print("processes left:", federation.all_processes() or "none")
@@ -141,14 +167,27 @@ def attempt(federation: Federation, key: str, trial: Trial, commit: str, folder:
         case = trial(federation)
     except Exception as error:
         traceback.print_exc()
-        case = Case(key.split("-")[0], key, key, False, 0.0, None, f"{type(error).__name__}: {error}", commit)
-    case.detail = re.sub(r"FOLDER/tmp\w+", "FOLDER/COPY", case.detail.replace(folder, "FOLDER"))  # no machine path
+        case = Case(
+            key.split("-")[0],
+            key,
+            key,
+            False,
+            0.0,
+            None,
+            f"{type(error).__name__}: {error}",
+            commit,
+        )
+    # no machine path
+    case.detail = re.sub(r"FOLDER/tmp\w+", "FOLDER/COPY", case.detail.replace(folder, "FOLDER"))
     return case
 
 
 def report(case: Case, out: Path) -> bool:
     took = f"{case.seconds:6.1f} s"
-    print(f"{'ok  ' if case.good else 'FAIL'} {case.kind:<12} {case.what:<60} {took}  {case.detail}", flush=True)
+    print(
+        f"{'ok  ' if case.good else 'FAIL'} {case.kind:<12} {case.what:<60} {took}  {case.detail}",
+        flush=True,
+    )
     facts = {n: round(v, 1) if isinstance(v, float) else v for n, v in asdict(case).items()}
     out.parent.mkdir(exist_ok=True)
     with out.open("a") as file:
@@ -162,7 +201,9 @@ def commit() -> str:
     def say(*words: str) -> str:
         return subprocess.run(["git", *words], capture_output=True, text=True).stdout.strip()
 
-    return say("rev-parse", "--short", "HEAD") + ("+" if say("status", "--short", "src/protoevfl/deploy") else "")
+    return say("rev-parse", "--short", "HEAD") + (
+        "+" if say("status", "--short", "src/protoevfl/deploy") else ""
+    )
 
 
 if __name__ == "__main__":

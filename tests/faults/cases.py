@@ -12,14 +12,16 @@ SLACK_S = 120.0  # to start an attempt and to end one, beyond what the job's own
 
 @dataclass
 class Case:
-    """One line of the campaign's file; `key` names the moment, so that a later call can pass over it."""
+    """One line of the campaign's file; `key` names the moment, so that a later call can pass over
+    it."""
 
     kind: str
     key: str
     what: str
     good: bool
     seconds: float  # from the fault to the end of the run
-    recovery_s: float | None = None  # from the fault to the first round after it (or the end of the run)
+    # from the fault to the first round after it (or the end of the run)
+    recovery_s: float | None = None
     detail: str = ""
     commit: str = ""
 
@@ -29,7 +31,8 @@ def quiet(text: str) -> None:
 
 
 def finish(federation: Federation, running: Running, case: Case, at: int, start: float) -> Case:
-    """Sees the run through: same result bit for bit (by itself or by `resume`), in time, and no process left."""
+    """Sees the run through: same result bit for bit (by itself or by `resume`), in time, and no
+    process left."""
     spec = running.spec
     case.recovery_s = _next_round(federation, running, at, start)
     try:
@@ -37,10 +40,15 @@ def finish(federation: Federation, running: Running, case: Case, at: int, start:
         case.good = same(federation, spec)
         case.detail = "same result" if case.good else "another result"
     except TimeoutError as error:  # beyond the deadline: a failure, even if it can be resumed
-        case.good, case.detail = False, f"{error}; resume: {resume(federation, spec.run) and same(federation, spec)}"
+        case.good, case.detail = (
+            False,
+            f"{error}; resume: {resume(federation, spec.run) and same(federation, spec)}",
+        )
     except Exception as error:
         case.good = resume(federation, spec.run) and same(federation, spec)
-        case.detail = f"{type(error).__name__}: {error} -> resume: {'same result' if case.good else 'failed'}"
+        case.detail = (
+            f"{type(error).__name__}: {error} -> resume: {'same result' if case.good else 'failed'}"
+        )
     case.seconds = time.monotonic() - start
     left = leftovers(federation)
     if left:

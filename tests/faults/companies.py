@@ -1,4 +1,5 @@
-"""Three companies' small files that overlap in part, as a deployment's kits and as a configuration of one process."""
+"""Three companies' small files that overlap in part, as a deployment's kits and as a configuration
+of one process."""
 
 from pathlib import Path
 
@@ -13,8 +14,9 @@ PEOPLE, NEW = 400, 40
 
 
 def write_files(folder: Path, seed: int = 0) -> None:
-    """`folder`/PARTY gets rows.csv, new.csv and party.toml. The bank has every person and most labels; each other
-    company has two thirds of the people, so that rows are shared by all, by two, and by nobody."""
+    """`folder`/PARTY gets rows.csv, new.csv and party.toml. The bank has every person and most
+    labels; each other company has two thirds of the people, so that rows are shared by all, by two,
+    and by nobody."""
     rng = np.random.default_rng(seed)
     traits = rng.normal(size=(PEOPLE, 4))
     risk = np.where(traits.sum(1) + rng.normal(size=PEOPLE) > 0, "yes", "no")
@@ -45,4 +47,6 @@ def one_process(folder: Path) -> Config:
 
 def probabilities(path: Path) -> dict[str, tuple[float, str]]:
     """{id: (probability of "yes", parties)} of a file of predictions."""
-    return {line["id"]: (line["p_yes"], line["parties"]) for line in pacsv.read_csv(path).to_pylist()}
+    return {
+        line["id"]: (line["p_yes"], line["parties"]) for line in pacsv.read_csv(path).to_pylist()
+    }

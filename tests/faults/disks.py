@@ -1,7 +1,9 @@
-"""Disks that are full or read-only, with real processes; needs root for the mounts (a case says so where it has none).
+"""Disks that are full or read-only, with real processes; needs root for the mounts (a case says so
+where it has none).
 
-Each trial returns the words of the error, or "" when anything was not as it must be: a clear error that names the
-party and no path, checkpoints of earlier rounds whole, the same result after the disk is mended.
+Each trial returns the words of the error, or "" when anything was not as it must be: a clear error
+that names the party and no path, checkpoints of earlier rounds whole, the same result after the
+disk is mended.
 """
 
 import contextlib
@@ -18,7 +20,8 @@ from protoevfl.errors import UserError
 from tests.faults.cases import quiet
 from tests.faults.federation import Federation, same
 
-SMALL = {"party": 300, "active": 700}  # kB: full after some rounds (the active party keeps a journal of all)
+# kB: full after some rounds (the active party keeps a journal of all)
+SMALL = {"party": 300, "active": 700}
 
 
 def _shell(*words: str) -> bool:
@@ -66,7 +69,9 @@ def full(federation: Federation, name: str) -> str:
     federation.up()
     size = SMALL["active" if name == federation.parties[0] else "party"]
     with disk_of(federation, name, size) as folder:
-        spec = federation.spec(f"full-{name}-{int(time.time())}", settings={"rounds": 10, "rows": 1000})
+        spec = federation.spec(
+            f"full-{name}-{int(time.time())}", settings={"rounds": 10, "rows": 1000}
+        )
         said = _stopped(federation, spec, lambda: federation.submit(spec, quiet).done(150) and None)
         whole = _whole(federation, name, spec.run, 0)
         subprocess.run(["mount", "-o", "remount,size=50m", str(folder)], check=True)
@@ -97,7 +102,8 @@ def full_hub(federation: Federation) -> str:
 
 
 def read_only(federation: Federation, name: str) -> str:
-    """The folder of checkpoints becomes read-only in the middle of training (an immutable folder binds root too)."""
+    """The folder of checkpoints becomes read-only in the middle of training (an immutable folder
+    binds root too)."""
     federation.up()
     spec = federation.spec(f"ro-{name}-{int(time.time())}", settings={"rounds": 10, "seconds": 0.5})
     running = federation.submit(spec, quiet)
@@ -120,10 +126,15 @@ def read_only_kit(federation: Federation, name: str) -> str:
     """A kit on a read-only disk does not start, and says why."""
     processes.stop(federation.kit(name), seconds=0.5)
     folder = str(federation.folder / name)
-    if not (_shell("mount", "--bind", folder, folder) and _shell("mount", "-o", "remount,ro,bind", folder)):
+    if not (
+        _shell("mount", "--bind", folder, folder)
+        and _shell("mount", "-o", "remount,ro,bind", folder)
+    ):
         raise PermissionError("not tried: mounting needs root")
     try:
-        said = _stopped(federation, federation.spec("x"), lambda: processes.start(federation.kit(name)) and None)
+        said = _stopped(
+            federation, federation.spec("x"), lambda: processes.start(federation.kit(name)) and None
+        )
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
     return said.replace(str(federation.folder), "KITS") if "Read-only" in said else ""

@@ -72,7 +72,9 @@ class Federation:
         return [pid for name in self.everyone for pid in self.workers(name)]
 
     def all_processes(self) -> list[int]:
-        return [p.pid for name in self.everyone for p in os_process.of_folder(self.kit(name).folder)]
+        return [
+            p.pid for name in self.everyone for p in os_process.of_folder(self.kit(name).folder)
+        ]
 
     def spec(self, run: str, **changes: Any) -> JobSpec:
         facts: dict[str, Any] = {
@@ -99,14 +101,19 @@ class Federation:
         end = time.monotonic() + seconds
         while self.round(run) < number:
             if time.monotonic() > end:
-                raise TimeoutError(f"run {run} is at {self.round(run)}, did not reach round {number} in {seconds:g} s")
+                raise TimeoutError(
+                    f"run {run} is at {self.round(run)}, did not reach round {number} in "
+                    f"{seconds:g} s"
+                )
             time.sleep(0.05)
 
 
 class Running(threading.Thread):
     """A run seen through in the background."""
 
-    def __init__(self, work: Callable[[], dict[str, Any]], federation: Federation, spec: JobSpec) -> None:
+    def __init__(
+        self, work: Callable[[], dict[str, Any]], federation: Federation, spec: JobSpec
+    ) -> None:
         super().__init__(daemon=True)
         self.work, self.federation, self.spec = work, federation, spec
         self.status: dict[str, Any] = {}
@@ -133,7 +140,9 @@ def expected(spec: JobSpec) -> Tensor:
     """What the in-process engine gives for the same probe."""
     method = probe.make({**spec.settings, "seconds": 0.0})
     keys = {(0, m): rnd.key(spec.seed, "party", m) for m in range(len(spec.parties))}
-    engine = InProcess({a: Party(method, probe.table("p"), key) for a, key in keys.items()}, wire=True)
+    engine = InProcess(
+        {a: Party(method, probe.table("p"), key) for a, key in keys.items()}, wire=True
+    )
     owner = probe.owner(len(spec.parties), spec.seed)
     finish([method.train(owner)], engine)
     (result,) = finish([method.predict(owner, owner.parties)], engine)

@@ -1,4 +1,5 @@
-"""The campaign's file as the table of docs/deployment.md: `python -m tests.faults.figures [--fill PAGE]`."""
+"""The campaign's file as the table of docs/deployment.md: `python -m tests.faults.figures [--fill
+PAGE]`."""
 
 import argparse
 import json
@@ -9,8 +10,11 @@ from typing import Any
 
 RESULTS = Path("results/faults.jsonl")
 BEGIN, END = "<!-- faults: written by tests/faults/figures.py -->", "<!-- end of faults -->"
-HEAD = ["| fault | cases | ended well | back to work after, s (median, longest) | run ended after, s (longest) |",
-        "|---|---|---|---|---|"]  # fmt: skip
+HEAD = [
+    "| fault | cases | ended well | back to work after, s (median, longest) | run ended after, s "
+    "(longest) |",
+    "|---|---|---|---|---|",
+]
 NAMES = {
     "party worker": "kill -9 of a party's job process",
     "party main process": "kill -9 of a party's main process, then `start`",
@@ -31,16 +35,20 @@ def name_of(line: dict[str, Any]) -> str:
     kind = str(line["kind"])
     if kind == "kill -9":
         return next(text for part, text in NAMES.items() if str(line["what"]).startswith(part))
-    return NAMES.get(kind, f"{kind} of job process, main process, hub" if kind.startswith("SIGSTOP") else kind)
+    return NAMES.get(
+        kind, f"{kind} of job process, main process, hub" if kind.startswith("SIGSTOP") else kind
+    )
 
 
 def table(lines: Iterable[dict[str, Any]]) -> str:
-    """A row a kind; a case that failed and was repeated after a change counts once and is mentioned."""
+    """A row a kind; a case that failed and was repeated after a change counts once and is
+    mentioned."""
     rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for line in lines:
         rows.setdefault(name_of(line), {}).setdefault(line["key"], []).append(line)
     order = [*NAMES.values()]
-    known = sorted(rows, key=lambda name: order.index(name) if name in order else 3)  # SIGSTOP after the kills
+    # SIGSTOP after the kills
+    known = sorted(rows, key=lambda name: order.index(name) if name in order else 3)
     return "\n".join([*HEAD, *(_row(name, list(rows[name].values())) for name in known)])
 
 
@@ -51,7 +59,9 @@ def _row(name: str, cases: list[list[dict[str, Any]]]) -> str:
     words = f"{good}" + (f" ({again} of them after a change)" if again else "")
     waits = [line["recovery_s"] for line in last if line["recovery_s"] is not None]
     back = f"{median(waits):.0f}, {max(waits):.0f}" if waits else ""
-    return f"| {name} | {len(last)} | {words} | {back} | {max(line['seconds'] for line in last):.0f} |"
+    return (
+        f"| {name} | {len(last)} | {words} | {back} | {max(line['seconds'] for line in last):.0f} |"
+    )
 
 
 def filled(page: str, lines: list[dict[str, Any]]) -> str:

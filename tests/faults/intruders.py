@@ -1,4 +1,5 @@
-"""Whoever must not get in: each trial returns the words of the refusal, or "" when it was let in."""
+"""Whoever must not get in: each trial returns the words of the refusal, or "" when it was let
+in."""
 
 import contextlib
 import json
@@ -23,7 +24,9 @@ def root_key(federation: Federation) -> Any:
     from cryptography.hazmat.primitives import serialization
 
     state = federation.folder / "authority" / federation.project.name / "state" / "cert.json"
-    return serialization.load_pem_private_key(json.loads(state.read_text())["root_pri_key"].encode(), password=None)
+    return serialization.load_pem_private_key(
+        json.loads(state.read_text())["root_pri_key"].encode(), password=None
+    )
 
 
 @contextlib.contextmanager
@@ -55,7 +58,11 @@ def _join(folder: Path, seconds: float = 25.0) -> str:
 
 def _copy(federation: Federation, name: str) -> Path:
     folder = Path(tempfile.mkdtemp(dir=federation.folder)) / name
-    shutil.copytree(federation.folder / name, folder, ignore=shutil.ignore_patterns("runs", "log", "*.txt", "*.json*"))
+    shutil.copytree(
+        federation.folder / name,
+        folder,
+        ignore=shutil.ignore_patterns("runs", "log", "*.txt", "*.json*"),
+    )
     for file in ("kit.json", "manifest.json"):
         shutil.copy(federation.folder / name / file, folder / file)
     for part in ("startup", "local"):
@@ -80,7 +87,9 @@ def no_certificate(federation: Federation) -> str:
     """TLS without a client certificate."""
     import ssl
 
-    context = ssl.create_default_context(cafile=str(federation.folder / "shop" / "startup" / "rootCA.pem"))
+    context = ssl.create_default_context(
+        cafile=str(federation.folder / "shop" / "startup" / "rootCA.pem")
+    )
     try:
         raw = socket.create_connection(("localhost", federation.port), timeout=5)
         with raw, context.wrap_socket(raw, server_hostname="localhost") as wire:
@@ -94,18 +103,24 @@ def no_certificate(federation: Federation) -> str:
 def wrong_authority(federation: Federation) -> str:
     """A kit of another project's authority, same names, same hub address."""
     project = federation.project
-    other = Project(project.name, project.active, project.host, project.port, project.hub_org, project.parties)
+    other = Project(
+        project.name, project.active, project.host, project.port, project.hub_org, project.parties
+    )
     folder = Path(tempfile.mkdtemp(dir=federation.folder))
     return _join(provision(other, folder)["shop"])
 
 
 def expired(federation: Federation) -> str:
-    """A certificate that ran out yesterday: refused by its own kit's check, and by the hub where that is left out."""
+    """A certificate that ran out yesterday: refused by its own kit's check, and by the hub where
+    that is left out."""
     processes.stop(federation.kit("shop"), seconds=0.5)
     folder = _copy(federation, "shop")
     _reissue(federation, folder, datetime.now(UTC) + timedelta(days=1))
     if refused := _join(folder, 60.0):
-        raise AssertionError(f"control: a certificate made the same way, valid until tomorrow, was refused: {refused}")
+        raise AssertionError(
+            "control: a certificate made the same way, valid until tomorrow, was refused: "
+            f"{refused}"
+        )
     _reissue(federation, folder, datetime.now(UTC) - timedelta(days=1))
     own = _join(folder)
     skipped = _join_unchecked(folder)
@@ -119,13 +134,22 @@ def _reissue(federation: Federation, folder: Path, until: datetime) -> None:
 
     old = x509.load_pem_x509_certificate((folder / "startup" / "client.crt").read_bytes())
     key = rsa.generate_private_key(65537, 2048)
-    builder = x509.CertificateBuilder().subject_name(old.subject).issuer_name(old.issuer).public_key(key.public_key())
-    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(until - timedelta(days=30))
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(old.subject)
+        .issuer_name(old.issuer)
+        .public_key(key.public_key())
+    )
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(
+        until - timedelta(days=30)
+    )
     builder = builder.not_valid_after(until)
     for extension in old.extensions:
         if not isinstance(extension.value, x509.SubjectKeyIdentifier):
             builder = builder.add_extension(extension.value, extension.critical)
-    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+    builder = builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False
+    )
     signed = builder.sign(root_key(federation), hashes.SHA256())
     (folder / "startup" / "client.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     kind = serialization.PrivateFormat.TraditionalOpenSSL
@@ -187,18 +211,31 @@ def job_with_other_class(federation: Federation) -> str:
     """A job without code that names a class which is not on the list."""
     federation.up()
     marker = federation.folder / "ran2"
-    refused = _submit_strange(federation, marker, "subprocess.Popen", {"args": ["touch", str(marker)]}, {})
+    refused = _submit_strange(
+        federation, marker, "subprocess.Popen", {"args": ["touch", str(marker)]}, {}
+    )
     named = "'subprocess.Popen'" in processes.logs(federation.kit("shop"), 400)
     listed = "not in allow_list" in processes.logs(federation.kit("shop"), 400)
     return f"{refused} (shop: Popen is not in allow_list)" if refused and named and listed else ""
 
 
-def _submit_strange(federation: Federation, marker: Path, path: str, arguments: Any, code: dict[str, str]) -> str:
+def _submit_strange(
+    federation: Federation, marker: Path, path: str, arguments: Any, code: dict[str, str]
+) -> str:
     bank = federation.kit("bank")
-    with tempfile.TemporaryDirectory() as folder, nvflare.session(bank.identity.admin, bank.folder / "admin") as hub:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        nvflare.session(bank.identity.admin, bank.folder / "admin") as hub,
+    ):
         job = Path(folder) / "strange"
         parties = list(federation.parties)
-        nvflare.write_job(job, "strange", parties, ("protoevfl.deploy.site.Hub", {"active": "bank"}), (path, arguments))
+        nvflare.write_job(
+            job,
+            "strange",
+            parties,
+            ("protoevfl.deploy.site.Hub", {"active": "bank"}),
+            (path, arguments),
+        )
         for name, text in code.items():
             (job / "app" / "custom").mkdir(exist_ok=True)
             (job / "app" / "custom" / name).write_text(text)
@@ -233,7 +270,9 @@ def refused_by_policy(federation: Federation) -> str:
 def oversized(federation: Federation) -> str:
     """Answers of 100 kB where 10 kB were agreed on."""
     federation.up()
-    spec = federation.spec(f"big-{int(time.time())}", settings={"rounds": 2, "rows": 1000}, max_bytes=10_000)
+    spec = federation.spec(
+        f"big-{int(time.time())}", settings={"rounds": 2, "rows": 1000}, max_bytes=10_000
+    )
     try:
         federation.submit(spec, lambda _: None).done(150)
     except UserError as error:

@@ -1,6 +1,8 @@
-"""kill -9 and SIGSTOP at seeded random moments, spread over a run's start, its training and its prediction.
+"""kill -9 and SIGSTOP at seeded random moments, spread over a run's start, its training and its
+prediction.
 
-The moments of a target are the same for the same seed, whatever ran before: a failed one can be repeated alone.
+The moments of a target are the same for the same seed, whatever ran before: a failed one can be
+repeated alone.
 """
 
 import random
@@ -12,7 +14,18 @@ from tests.faults.cases import Case, finish, hold, pids_of, quiet
 from tests.faults.federation import Federation, Running, kill
 
 TARGETS = ("party worker", "party main process", "hub")
-PHASES = ("start", "training", "training", "start", "training", "prediction", "training", "start", "training", "end")
+PHASES = (
+    "start",
+    "training",
+    "training",
+    "start",
+    "training",
+    "prediction",
+    "training",
+    "start",
+    "training",
+    "end",
+)
 ROUNDS = 10
 START_S = 20.0  # about as long as it takes from submission to the first round
 
@@ -35,9 +48,19 @@ def moments(target: str, count: int, seed: int, parties: tuple[str, ...]) -> Ite
         rng = random.Random(f"{seed}/{target}/{number}")
         phase = PHASES[number % len(PHASES)]
         victim = "hub" if target == "hub" else rng.choice(parties)
-        after = {"start": 0, "training": rng.randrange(1, ROUNDS), "prediction": ROUNDS, "end": ROUNDS + 1}[phase]
+        after = {
+            "start": 0,
+            "training": rng.randrange(1, ROUNDS),
+            "prediction": ROUNDS,
+            "end": ROUNDS + 1,
+        }[phase]
         worker = target == "party worker"
-        span = {"start": 8.0 if worker else START_S, "training": 0.4, "prediction": 0.3, "end": 2.0}[phase]
+        span = {
+            "start": 8.0 if worker else START_S,
+            "training": 0.4,
+            "prediction": 0.3,
+            "end": 2.0,
+        }[phase]
         key = f"{target.replace(' ', '-')}-{number}-of-seed-{seed}"
         yield Moment(key, target, victim, phase, after, rng.uniform(0, span), rng.uniform(0, 3))
 
@@ -61,7 +84,9 @@ def kill_case(federation: Federation, moment: Moment, commit: str) -> Case:
     return case
 
 
-def _reach(federation: Federation, running: Running, moment: Moment) -> tuple[tuple[int | None, ...], int]:
+def _reach(
+    federation: Federation, running: Running, moment: Moment
+) -> tuple[tuple[int | None, ...], int]:
     """Wait for the moment: (the processes to hit, the round)."""
     run = running.spec.run
     if moment.phase == "start" and moment.target == "party worker":
@@ -81,7 +106,15 @@ def stop_moments(count: int, seed: int, parties: tuple[str, ...]) -> Iterator[Mo
             rng = random.Random(f"{seed}/stop/{target}/{number}")
             victim = "hub" if target == "hub" else rng.choice(parties)
             key = f"stop-{target.replace(' ', '-')}-{number}-of-seed-{seed}"
-            yield Moment(key, target, victim, "training", rng.randrange(1, ROUNDS - 2), rng.uniform(0, 0.4), 0.0)
+            yield Moment(
+                key,
+                target,
+                victim,
+                "training",
+                rng.randrange(1, ROUNDS - 2),
+                rng.uniform(0, 0.4),
+                0.0,
+            )
 
 
 def stop_case(federation: Federation, moment: Moment, seconds: float, commit: str) -> Case:
@@ -93,5 +126,10 @@ def stop_case(federation: Federation, moment: Moment, seconds: float, commit: st
     start = time.monotonic()
     hold(pids, seconds)
     what = f"{moment.target} {moment.victim}, {moment.phase}, round {at}"
-    return finish(federation, running, Case(f"SIGSTOP {seconds:g} s", moment.key, what, False, 0.0, commit=commit),
-                  at, start)  # fmt: skip
+    return finish(
+        federation,
+        running,
+        Case(f"SIGSTOP {seconds:g} s", moment.key, what, False, 0.0, commit=commit),
+        at,
+        start,
+    )

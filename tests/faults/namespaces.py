@@ -1,8 +1,9 @@
-"""Hub and parties in network namespaces of their own: links between hub and party only, no way from party to party.
+"""Hub and parties in network namespaces of their own: links between hub and party only, no way from
+party to party.
 
-Every namespace has its own loopback, addresses and /etc/hosts, so the machines of the step-by-step in
-docs/deployment.md are told apart by everything but their kernel. Needs root and `ip` (iproute2); `refused` says why
-it cannot be done here.
+Every namespace has its own loopback, addresses and /etc/hosts, so the machines of the step-by-step
+in docs/deployment.md are told apart by everything but their kernel. Needs root and `ip` (iproute2);
+`refused` says why it cannot be done here.
 """
 
 import contextlib
@@ -46,7 +47,9 @@ class Net:
     def kit(self, name: str) -> Path:
         return self.folder / name
 
-    def run(self, name: str, *words: str, seconds: float = 240) -> "subprocess.CompletedProcess[str]":
+    def run(
+        self, name: str, *words: str, seconds: float = 240
+    ) -> "subprocess.CompletedProcess[str]":
         """`protoevfl deploy ...` at the machine of `name`."""
         line = [*_inside(self.space(name)), sys.executable, "-m", "protoevfl", "deploy", *words]
         return subprocess.run(line, capture_output=True, text=True, timeout=seconds)

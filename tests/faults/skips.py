@@ -1,4 +1,5 @@
-"""`on_party_loss = "skip"` with Proto-EVFL itself: the run goes on with the parties present, the lost one returns."""
+"""`on_party_loss = "skip"` with Proto-EVFL itself: the run goes on with the parties present, the
+lost one returns."""
 
 import contextlib
 import time
@@ -28,7 +29,9 @@ def on_digits(federation: Federation) -> Iterator[None]:
     """Every party takes its part of the digits."""
     paths = [federation.folder / name / "party.toml" for name in federation.parties]
     before = [path.read_text() for path in paths]
-    facts = "\n".join(f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v}" for k, v in DEMO.items())
+    facts = "\n".join(
+        f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v}" for k, v in DEMO.items()
+    )
     for path in paths:
         path.write_text(f"[demo]\n{facts}\n")
     try:
@@ -39,8 +42,16 @@ def on_digits(federation: Federation) -> Iterator[None]:
 
 
 def spec_of(federation: Federation, name: str, **changes: Any) -> JobSpec:
-    facts: dict[str, Any] = {"classes": 10, "settings": SETTINGS, "rounds": 60, "deadline_s": 20.0, "preset": PRESET}
-    return job_file.complete(JobSpec(f"{name}-{int(time.time())}", federation.parties, **{**facts, **changes}))
+    facts: dict[str, Any] = {
+        "classes": 10,
+        "settings": SETTINGS,
+        "rounds": 60,
+        "deadline_s": 20.0,
+        "preset": PRESET,
+    }
+    return job_file.complete(
+        JobSpec(f"{name}-{int(time.time())}", federation.parties, **{**facts, **changes})
+    )
 
 
 def accuracy(federation: Federation, name: str) -> float:
@@ -64,7 +75,8 @@ def absences(folder: Path, name: str) -> tuple[list[int], list[int]]:
 
 
 def away_and_back(federation: Federation, victim: str = "tele", away_s: float = 15.0) -> str:
-    """kill -9 of a party's main process in training; it is started again while the others are still training."""
+    """kill -9 of a party's main process in training; it is started again while the others are still
+    training."""
     federation.up()
     with on_digits(federation):
         spec = spec_of(federation, "skip", on_party_loss="skip")
@@ -79,7 +91,9 @@ def away_and_back(federation: Federation, victim: str = "tele", away_s: float = 
     found, whole = accuracy(federation, spec.run), simulated(len(federation.parties))
     for name in federation.parties:
         verify(federation.kit(name).run_folder(spec.run) / "audit.jsonl")
-    good = status["state"] == "done" and lost and max(there) > max(lost) > 4 and found > whole - LOST
+    good = (
+        status["state"] == "done" and lost and max(there) > max(lost) > 4 and found > whole - LOST
+    )
     said = f"{victim} missed rounds {_span(lost)} of {max(there)}; accuracy {found:.1f} %, {whole:.1f} % with all"
     print("     ", said, status["state"], flush=True)
     return said if good and not leftovers(federation) else ""
@@ -89,7 +103,9 @@ def away_to_the_end(federation: Federation, victim: str = "shop") -> str:
     """The party does not come back: the others train and predict without it."""
     federation.up()
     with on_digits(federation):
-        spec = spec_of(federation, "skip-end", on_party_loss="skip", settings={**SETTINGS, "rounds.count": 4})
+        spec = spec_of(
+            federation, "skip-end", on_party_loss="skip", settings={**SETTINGS, "rounds.count": 4}
+        )
         running = federation.submit(spec, quiet)
         federation.wait_for_round(spec.run, 2)
         kill(federation.main(victim))

@@ -13,7 +13,13 @@ from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.settings.method_choice import privacy_of
 from tests.tiny import image_table, owner, quick
 
-QUICK = {"warm.epochs": 1, "rounds.count": 1, "rounds.epochs": 1, "head.epochs": 1, "head.members": 1}
+QUICK = {
+    "warm.epochs": 1,
+    "rounds.count": 1,
+    "rounds.epochs": 1,
+    "head.epochs": 1,
+    "head.members": 1,
+}
 
 
 def test_overrides_win_over_the_preset() -> None:
@@ -22,20 +28,36 @@ def test_overrides_win_over_the_preset() -> None:
 
 
 def test_a_run_records_its_defences_and_what_they_spent() -> None:
-    noisy = {**QUICK, "privacy.clip": 1.0, "privacy.embedding_noise": 0.1, "privacy.prototype_noise": 4.0}
-    (record,) = run(RunConfig(dataset="digits", aligned=60, pool=60, overrides=noisy), [0], device="cpu")
+    noisy = {
+        **QUICK,
+        "privacy.clip": 1.0,
+        "privacy.embedding_noise": 0.1,
+        "privacy.prototype_noise": 4.0,
+    }
+    (record,) = run(
+        RunConfig(dataset="digits", aligned=60, pool=60, overrides=noisy), [0], device="cpu"
+    )
     assert record["privacy"]["prototype_noise"] == 4.0
     assert record["epsilon"]
     (plain,) = run(
-        RunConfig(dataset="digits", aligned=60, pool=60, preset="one_way", overrides=QUICK | {"rounds.count": 0}),
+        RunConfig(
+            dataset="digits",
+            aligned=60,
+            pool=60,
+            preset="one_way",
+            overrides=QUICK | {"rounds.count": 0},
+        ),
         [0],
         device="cpu",
     )
     assert not plain["epsilon"]
 
 
-def test_pseudo_labels_are_made_with_the_prototypes_a_party_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not with the owner's exact ones, which only the active party knows: to the last bit what was in its message."""
+def test_pseudo_labels_are_made_with_the_prototypes_a_party_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not with the owner's exact ones, which only the active party knows: to the last bit what was
+    in its message."""
     sent: list[Tensor] = []
     used: list[Tensor] = []
     learn, alone = ProtoEVFL.learn, ProtoEVFL.alone
@@ -51,9 +73,19 @@ def test_pseudo_labels_are_made_with_the_prototypes_a_party_was_sent(monkeypatch
     monkeypatch.setattr(ProtoEVFL, "learn", learning)
     monkeypatch.setattr(ProtoEVFL, "alone", naming)
     noisy = {**QUICK, "privacy.prototype_noise": 4.0, "privacy.class_noise": 0.0}
-    run(RunConfig(dataset="digits", aligned=60, pool=60, overrides=noisy), [0], device="cpu", engine="loop")
+    run(
+        RunConfig(dataset="digits", aligned=60, pool=60, overrides=noisy),
+        [0],
+        device="cpu",
+        engine="loop",
+    )
     assert len(sent) == len(used) == 4  # one round; the loop asks party after party
-    assert [torch.equal(mine, told) for mine, told in zip(used, sent, strict=True)] == [False, True, True, True]
+    assert [torch.equal(mine, told) for mine, told in zip(used, sent, strict=True)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_messages_are_recorded_only_where_they_are_asked_for() -> None:
@@ -61,7 +93,9 @@ def test_messages_are_recorded_only_where_they_are_asked_for() -> None:
     kept = {}
     for record in (False, True):
         run_of_two = SimulatedRun([image_table(0, m) for m in (0, 1)], owner(0, 2), 0)
-        federation = simulate(method, [run_of_two], PrivacySettings(clip=0.5), engine="loop", record=record)
+        federation = simulate(
+            method, [run_of_two], PrivacySettings(clip=0.5), engine="loop", record=record
+        )
         federation.train()
         kept[record] = federation.border.recorded
     assert kept[False] is None

@@ -1,4 +1,5 @@
-"""`Federation`: what it does is what a loop by hand does; subsets are free; engines, names and bytes."""
+"""`Federation`: what it does is what a loop by hand does; subsets are free; engines, names and
+bytes."""
 
 from collections.abc import Mapping
 
@@ -29,7 +30,9 @@ class Counted:
         self.engine = engine
         self.asked: list[tuple[Address, Message]] = []
 
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+    def exchange(
+        self, requests: Mapping[Address, Message]
+    ) -> Mapping[Address, Message | PartyError]:
         self.asked += requests.items()
         return self.engine.exchange(requests)
 
@@ -64,7 +67,9 @@ def counted(*seeds: int, engine: str = "loop") -> tuple[Federation, Counted]:
 def by_hand(seed: int) -> Tensor:
     """Parties one by one, no border, no federation."""
     me = owner(seed, 2)
-    parties = InProcess({(0, m): Party(METHOD, image_table(seed, m), party_key(seed, m)) for m in (0, 1)})
+    parties = InProcess(
+        {(0, m): Party(METHOD, image_table(seed, m), party_key(seed, m)) for m in (0, 1)}
+    )
     finish([METHOD.train(me)], parties)
     (p,) = finish([METHOD.predict(me, me.parties)], parties)
     assert isinstance(p, Tensor)
@@ -144,7 +149,9 @@ def test_an_observer_hears_whose_work_it_is_and_which_run_reports() -> None:
     assert {run for run, _ in ear.reports} == {0, 1}
 
 
-@pytest.mark.parametrize(("engine", "kind"), [("auto", Stacked), ("stacked", Stacked), ("loop", InProcess)])
+@pytest.mark.parametrize(
+    ("engine", "kind"), [("auto", Stacked), ("stacked", Stacked), ("loop", InProcess)]
+)
 def test_an_engine_is_chosen_by_name(engine: str, kind: type) -> None:
     assert isinstance(simulate(METHOD, runs(3), OPEN, engine=engine).parties, kind)
 
@@ -160,7 +167,9 @@ def test_a_lost_party_stops_the_run_or_is_done_without() -> None:
     exchange = engine.exchange
 
     def lossy(requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
-        return {a: PartyError(1, "away") if a[1] else reply for a, reply in exchange(requests).items()}
+        return {
+            a: PartyError(1, "away") if a[1] else reply for a, reply in exchange(requests).items()
+        }
 
     engine.exchange = lossy  # type: ignore[method-assign]
     with pytest.raises(PartyLostError, match="party 1 did not answer: away"):

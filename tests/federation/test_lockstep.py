@@ -1,4 +1,5 @@
-"""The driver advances runs in lockstep, passes reports on in order, and stops or skips when a party is lost."""
+"""The driver advances runs in lockstep, passes reports on in order, and stops or skips when a party
+is lost."""
 
 from collections.abc import Generator, Mapping
 
@@ -21,11 +22,14 @@ class Echo:
 
     def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message | PartyError]:
         self.asked.append(dict(requests))
-        return {a: PartyError(a[1], self.lost[a]) if a in self.lost else r for a, r in requests.items()}
+        return {
+            a: PartyError(a[1], self.lost[a]) if a in self.lost else r for a, r in requests.items()
+        }
 
 
 def talk(steps: int, parties: int = 2) -> Generator[Requests | Report, Replies, list[int]]:
-    """Asks `steps` times and reports twice after each; returns how many parties answered each time."""
+    """Asks `steps` times and reports twice after each; returns how many parties answered each
+    time."""
     answered = []
     for step in range(steps):
         replies = yield {m: Describe(10 * m + step) for m in range(parties)}
@@ -55,7 +59,8 @@ def test_reports_come_in_order() -> None:
     for run in range(2):
         mine = [(r.phase, r.step) for number, r in seen if number == run]
         assert mine == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
-    assert [r.step for _, r in seen] == sorted(r.step for _, r in seen)  # lockstep: no run is a step ahead
+    # lockstep: no run is a step ahead
+    assert [r.step for _, r in seen] == sorted(r.step for _, r in seen)
 
 
 def test_reports_before_the_first_and_without_any_request() -> None:
@@ -96,7 +101,9 @@ def test_a_lost_party_can_be_skipped() -> None:
 
 def test_an_engine_that_forgets_a_party_counts_as_its_loss() -> None:
     class Forgetful(Echo):
-        def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message | PartyError]:
+        def exchange(
+            self, requests: Mapping[Address, Message]
+        ) -> dict[Address, Message | PartyError]:
             return {a: r for a, r in requests.items() if a != (0, 1)}
 
     with pytest.raises(PartyLostError, match="party 1"):

@@ -1,4 +1,5 @@
-"""Bytes are counted for every party but the active one; transcripts are complete; the cache asks once."""
+"""Bytes are counted for every party but the active one; transcripts are complete; the cache asks
+once."""
 
 from collections.abc import Mapping
 
@@ -8,7 +9,15 @@ from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.lockstep import Address
 from protoevfl.federation.middleware import Metered, QueryCache, Recorded
 from protoevfl.federation.party import Party
-from protoevfl.messages import BackwardBatch, Done, Embed, Embeddings, ForwardBatch, Message, payload_bytes
+from protoevfl.messages import (
+    BackwardBatch,
+    Done,
+    Embed,
+    Embeddings,
+    ForwardBatch,
+    Message,
+    payload_bytes,
+)
 from protoevfl.method import PartyError
 from protoevfl.methods.split import Vanilla
 from tests.tiny import addresses, finish, image_table, owner, party_keys
@@ -32,7 +41,9 @@ class TestMetered:
     def test_counts_by_run_direction_type_and_party(self) -> None:
         engine = Metered(Answers(REPLY))
         gradients = BackwardBatch(0, torch.arange(3), torch.zeros(3, 4))
-        engine.exchange({(0, 0): gradients, (0, 1): gradients, (0, 2): gradients, (1, 1): Embed("query")})
+        engine.exchange(
+            {(0, 0): gradients, (0, 1): gradients, (0, 2): gradients, (1, 1): Embed("query")}
+        )
         engine.exchange({(0, 1): ForwardBatch(1, torch.arange(3))})
         down, up = 8 + 3 * 8 + 3 * 4 * 4, 5 * 4 * 4
         assert engine.ledger(0) == {
@@ -60,9 +71,12 @@ class TestMetered:
         assert (engine.ledger(0)["up"], engine.ledger(0)["down"]) == (0, len("query"))
 
     def test_a_whole_talk_by_hand(self) -> None:
-        """Split learning, 12 rows in batches of 6, 2 epochs, 2 networks of width 84, one passive party."""
+        """Split learning, 12 rows in batches of 6, 2 epochs, 2 networks of width 84, one passive
+        party."""
         method, keys = Vanilla(models=2, epochs=2, batch=6, hidden=8), party_keys(1, 2)
-        engine = Metered(InProcess({a: Party(method, image_table(*a), keys[a]) for a in addresses(1, 2)}))
+        engine = Metered(
+            InProcess({a: Party(method, image_table(*a), keys[a]) for a in addresses(1, 2)})
+        )
         finish([method.train(owner())], engine)
         batches, values = 4, 6 * 2 * 84 * 4
         ledger = engine.ledger(0)
@@ -79,12 +93,16 @@ def test_a_transcript_holds_every_message_of_everybody() -> None:
 
 def test_metered_and_recorded_agree() -> None:
     method, keys = Vanilla(models=1, epochs=1, batch=6, hidden=8), party_keys(1, 2)
-    recorded = Recorded(InProcess({a: Party(method, image_table(*a), keys[a]) for a in addresses(1, 2)}))
+    recorded = Recorded(
+        InProcess({a: Party(method, image_table(*a), keys[a]) for a in addresses(1, 2)})
+    )
     metered = Metered(recorded)
     finish([method.train(owner())], metered)
     crossing = [(request, reply) for _, party, request, reply in recorded.transcript if party]
     assert metered.ledger(0)["down"] == sum(payload_bytes(request) for request, _ in crossing)
-    assert metered.ledger(0)["up"] == sum(payload_bytes(reply) for _, reply in crossing if isinstance(reply, Message))
+    assert metered.ledger(0)["up"] == sum(
+        payload_bytes(reply) for _, reply in crossing if isinstance(reply, Message)
+    )
 
 
 class TestQueryCache:

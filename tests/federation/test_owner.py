@@ -11,7 +11,9 @@ def owner(labels: list[int], classes: int = 3, key: int = 5) -> LabelOwner:
     return LabelOwner(torch.tensor(labels, dtype=torch.int64), classes, (0, 1), key)
 
 
-@pytest.mark.parametrize(("labels", "line"), [([], "no aligned"), ([0, 3], "0..2, found 0..3"), ([-1, 2], "found -1")])
+@pytest.mark.parametrize(
+    ("labels", "line"), [([], "no aligned"), ([0, 3], "0..2, found 0..3"), ([-1, 2], "found -1")]
+)
 def test_bad_labels_are_refused(labels: list[int], line: str) -> None:
     with pytest.raises(UserError, match=line):
         owner(labels)
@@ -20,7 +22,9 @@ def test_bad_labels_are_refused(labels: list[int], line: str) -> None:
 def test_keys_depend_on_owner_purpose_and_number() -> None:
     mine = owner([0, 1])
     assert torch.equal(mine.keys("head", 3)[:2], mine.keys("head", 2))
-    everything = torch.cat([mine.keys("head", 3), mine.keys("holdout", 3), owner([0, 1], key=6).keys("head", 3)])
+    everything = torch.cat(
+        [mine.keys("head", 3), mine.keys("holdout", 3), owner([0, 1], key=6).keys("head", 3)]
+    )
     assert len(set(everything.tolist())) == 9
 
 
@@ -29,7 +33,8 @@ def test_holdout_divides_the_rows_class_by_class() -> None:
     train, held = owner(labels).holdout(0.2)
     assert sorted([*train.tolist(), *held.tolist()]) == list(range(30))
     counts = torch.tensor(labels)[held].bincount(minlength=3)
-    assert counts.tolist() == [4, 1, 0]  # the share of each class, rounded down: a single row stays in training
+    # the share of each class, rounded down: a single row stays in training
+    assert counts.tolist() == [4, 1, 0]
 
 
 def test_holdout_is_random_but_the_same_each_time() -> None:

@@ -1,4 +1,5 @@
-"""A party rebuilt from its state answers bit by bit as the one that went on; members can be lent out and put back."""
+"""A party rebuilt from its state answers bit by bit as the one that went on; members can be lent
+out and put back."""
 
 from collections.abc import Callable
 
@@ -7,13 +8,24 @@ import torch
 from torch import Tensor
 
 from protoevfl.federation.party import Cohort, Party, Rows
-from protoevfl.messages import BackwardBatch, Embed, ForwardBatch, Learn, Learned, Message, WarmUp, encode, values
+from protoevfl.messages import (
+    BackwardBatch,
+    Embed,
+    ForwardBatch,
+    Learn,
+    Learned,
+    Message,
+    WarmUp,
+    encode,
+    values,
+)
 from protoevfl.method import Method
 from protoevfl.rows.table import PartyTable
 from tests.tiny import ALIGNED, CLASSES, column_table, image_table, keys, quick
 
 PROTO, SPLIT = quick("proto_evfl", warm__epochs=2), quick("vanilla")
-LAYERS = quick("proto_evfl", warm__epochs=2, layers=["output", "hidden"])  # remembers figures of its layers
+# remembers figures of its layers
+LAYERS = quick("proto_evfl", warm__epochs=2, layers=["output", "hidden"])
 Make = Callable[..., PartyTable]
 TABLES = pytest.mark.parametrize("make", [image_table, column_table])
 
@@ -38,7 +50,9 @@ def talk_of(name: str, width: int) -> tuple[Method, list[Message]]:
             learn(1, width),
             Embed("aligned"),
         ]
-    steps: list[Message] = [m for s in range(3) for m in (ForwardBatch(s, torch.arange(6)), backward(s, 2 * width))]
+    steps: list[Message] = [
+        m for s in range(3) for m in (ForwardBatch(s, torch.arange(6)), backward(s, 2 * width))
+    ]
     return SPLIT, [*steps, Embed("query")]
 
 
@@ -71,7 +85,9 @@ def test_a_state_stays_as_it_was_while_the_party_goes_on() -> None:
     assert all(torch.equal(state[name], kept[name]) for name in kept)
     other = Party(SPLIT, image_table(), key=7)
     other.restore(state)
-    assert [encode(other.handle(backward(1, 168))), encode(other.handle(Embed("query")))] == [*map(encode, expected)]
+    assert [encode(other.handle(backward(1, 168))), encode(other.handle(Embed("query")))] == [
+        *map(encode, expected)
+    ]
 
 
 def test_two_parties_restored_from_one_state_do_not_share_it() -> None:
@@ -85,7 +101,9 @@ def test_two_parties_restored_from_one_state_do_not_share_it() -> None:
     first.memory["queue"].add_(1)
     first.handle(backward(1, 168))
     assert second.memory["queue"].sum() == 0
-    assert all(torch.equal(a, b) for a, b in zip(second.state().values(), state.values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(second.state().values(), state.values(), strict=True)
+    )
 
 
 def test_a_restored_party_that_was_not_asked_yet_has_the_whole_state() -> None:
@@ -120,7 +138,8 @@ def alone(method: Method, make: Make, member: int) -> Party:
 @pytest.mark.usefixtures("doubles")
 @pytest.mark.parametrize("name", ["proto_evfl", "layers", "vanilla"])
 def test_members_lent_out_and_put_back_answer_as_if_alone(name: str, make: Make) -> None:
-    """Every request reaches some members only, in changing company; split learning has two networks a member."""
+    """Every request reaches some members only, in changing company; split learning has two networks
+    a member."""
     method, requests = talk_of(name, width_of(make, name))
     group = cohort(method, make, 3)
     singles = [alone(method, make, m) for m in range(3)]
@@ -153,7 +172,8 @@ def test_put_changes_the_members_lent_out_and_nobody_else() -> None:
     after = group.state()
     net = [name for name in before if name.startswith("net.")]
     for name in net:
-        old, new = before[name].unflatten(0, (3, 2)), after[name].unflatten(0, (3, 2))  # two networks a member
+        # two networks a member
+        old, new = before[name].unflatten(0, (3, 2)), after[name].unflatten(0, (3, 2))
         assert torch.equal(old[[0, 2]], new[[0, 2]])
     assert any(not torch.equal(before[name], after[name]) for name in net)
     assert torch.equal(after["memory.notes"], torch.tensor([[0.0, 1.0], [12.0, 13.0], [4.0, 5.0]]))

@@ -1,4 +1,5 @@
-"""Plays a method on a small part of the digits and keeps what crossed. Shared by the tests of the methods."""
+"""Plays a method on a small part of the digits and keeps what crossed. Shared by the tests of the
+methods."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -54,9 +55,13 @@ class Played:
         return {tuple(getattr(m, field).shape) for m in messages if type(m).__name__ == kind}
 
 
-def play(name: str, overrides: dict[str, Any], engine: str = "stacked", wire: bool = False, **config: Any) -> Played:
+def play(
+    name: str, overrides: dict[str, Any], engine: str = "stacked", wire: bool = False, **config: Any
+) -> Played:
     """Trains `name` with the overrides on top of its fields; config goes to RunConfig."""
-    cell = RunConfig(**{"dataset": "digits", "aligned": ALIGNED, "pool": POOL, "method": name, **config})
+    cell = RunConfig(
+        **{"dataset": "digits", "aligned": ALIGNED, "pool": POOL, "method": name, **config}
+    )
     method = build(name, "default", cell.dataset, overrides)
     worlds = [prepare(cell, seed, "cpu") for seed in SEEDS]
     for world in worlds:
@@ -65,7 +70,9 @@ def play(name: str, overrides: dict[str, Any], engine: str = "stacked", wire: bo
     if isinstance(made, InProcess):
         made.wire = wire
     recorded = Recorded(Metered(made))
-    reports = [report for _, report in reports_of([method.train(w.owner) for w in worlds], recorded)]
+    reports = [
+        report for _, report in reports_of([method.train(w.owner) for w in worlds], recorded)
+    ]
     assert isinstance(recorded.engine, Metered)
     return Played(worlds, made, method, recorded.transcript, recorded.engine, reports)
 
@@ -85,15 +92,21 @@ def _played(name: str, overrides: tuple[tuple[str, Any], ...], engine: str, wire
     return play(name, dict(overrides), engine, wire)
 
 
-def played(name: str, overrides: dict[str, Any], engine: str = "stacked", wire: bool = False) -> Played:
+def played(
+    name: str, overrides: dict[str, Any], engine: str = "stacked", wire: bool = False
+) -> Played:
     """`play`, remembered: several tests look at the same run."""
     return _played(name, tuple(overrides.items()), engine, wire)
 
 
 def same_numbers(name: str, overrides: dict[str, Any]) -> None:
-    """Loop and stacked engine: the same probabilities within TOLERANCE; also over the wire the same messages."""
+    """Loop and stacked engine: the same probabilities within TOLERANCE; also over the wire the same
+    messages."""
     with double_precision():
-        for a, b in zip(*(play(name, overrides, engine).predict() for engine in ("loop", "stacked")), strict=True):
+        for a, b in zip(
+            *(play(name, overrides, engine).predict() for engine in ("loop", "stacked")),
+            strict=True,
+        ):
             torch.testing.assert_close(a, b, atol=TOLERANCE, rtol=0)
     loop, stacked = played(name, overrides, "loop", True), played(name, overrides, "stacked")
     assert loop.metered.counts == stacked.metered.counts
@@ -111,7 +124,10 @@ def any_subset(name: str, overrides: dict[str, Any]) -> None:
 
 
 def accuracy(run: Played) -> float:
-    scores = [metrics.accuracy(p.argmax(1), w.labels.query) for p, w in zip(run.predict(), run.worlds, strict=True)]
+    scores = [
+        metrics.accuracy(p.argmax(1), w.labels.query)
+        for p, w in zip(run.predict(), run.worlds, strict=True)
+    ]
     return sum(float(s or 0) for s in scores) / len(scores)
 
 

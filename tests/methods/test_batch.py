@@ -13,7 +13,9 @@ from tests.methods.three_classes import QUICK, D, M, Z, owner, rows
 ALL = torch.ones(M, dtype=torch.bool)
 
 
-def predict(me: LabelOwner, f: Tensor, query: Tensor, here: Tensor = ALL, self_training: float = 0.0) -> Tensor:
+def predict(
+    me: LabelOwner, f: Tensor, query: Tensor, here: Tensor = ALL, self_training: float = 0.0
+) -> Tensor:
     return batch.predict_batch(me, f, query, here, D, UnseenSettings(self_training=self_training))
 
 
@@ -51,7 +53,10 @@ def test_two_unseen_classes_get_two_groups() -> None:
     query, truth = rows([150, 100, 100], 8)
     p = predict(owner(labels, unseen=(1, 2)), f, query)
     guess = p.argmax(1)
-    straight, crossed = (guess == truth).float().mean(), (guess == torch.tensor([0, 2, 1])[truth]).float().mean()
+    straight, crossed = (
+        (guess == truth).float().mean(),
+        (guess == torch.tensor([0, 2, 1])[truth]).float().mean(),
+    )
     assert max(straight, crossed) > 0.85
 
 
@@ -59,7 +64,10 @@ def test_one_example_of_each_unseen_class_names_the_groups() -> None:
     f, labels = rows([20, 0, 0], 7)
     query, truth = rows([150, 100, 100], 8)
     for first, second in ((1, 2), (2, 1)):
-        told = {first: int((truth == first).nonzero()[3]), second: int((truth == second).nonzero()[5])}
+        told = {
+            first: int((truth == first).nonzero()[3]),
+            second: int((truth == second).nonzero()[5]),
+        }
         me = owner(labels, unseen=(first, second), examples=told)
         p = predict(me, f, query)
         assert (p.argmax(1) == truth).float().mean() > 0.85
@@ -75,15 +83,29 @@ def named(me: LabelOwner, swap: bool, seed: int = 12) -> list[int]:
     aligned, _ = seven_classes([12] * 5 + [0, 0], seed)
     query, truth = seven_classes([0] * 5 + [40, 60], seed + 1)
     halves = [torch.arange(0, 100, 2), torch.arange(1, 100, 2)]
-    found = [groups_of(truth[halves[0]], (6, 5) if swap else (5, 6)), groups_of(truth[halves[1]], (5, 6))]
+    found = [
+        groups_of(truth[halves[0]], (6, 5) if swap else (5, 6)),
+        groups_of(truth[halves[1]], (5, 6)),
+    ]
     found = batch.agree(found, [query[half] for half in halves], me, query, aligned)
-    names = [[int(truth[half][w.argmax()]) for w in fold] for fold, half in zip(found, halves, strict=True)]
+    names = [
+        [int(truth[half][w.argmax()]) for w in fold]
+        for fold, half in zip(found, halves, strict=True)
+    ]
     assert names[0] == names[1]
     return names[0]
 
 
 ATTRIBUTES = torch.tensor(
-    [[1.0, 0, 0, 5], [0, 1, 0, 5], [0, 0, 1, 5], [1, 1, 0, 5], [0, 1, 1, 5], [1, 0, 1, 5], [2, 0, 0, 5]]
+    [
+        [1.0, 0, 0, 5],
+        [0, 1, 0, 5],
+        [0, 0, 1, 5],
+        [1, 1, 0, 5],
+        [0, 1, 1, 5],
+        [1, 0, 1, 5],
+        [2, 0, 0, 5],
+    ]
 )
 
 
@@ -126,7 +148,8 @@ def test_without_side_information_the_folds_agree_on_an_order() -> None:
 
 
 def test_self_training_learns_from_the_batch_what_few_labels_do_not_say() -> None:
-    """One labelled row a class in much noise; 300 rows to be predicted show where the classes lie: 4 points."""
+    """One labelled row a class in much noise; 300 rows to be predicted show where the classes lie:
+    4 points."""
     accuracy = []
     for seed in range(6):
         f, labels = rows([1, 1, 1], seed, noise=2.0)
@@ -134,7 +157,11 @@ def test_self_training_learns_from_the_batch_what_few_labels_do_not_say() -> Non
         me = owner(labels)
         me.head = train_head(me.keys("head", QUICK.members), f, labels, Z, QUICK)
         assert isinstance(me.head, HeadNet)
-        guesses = [probabilities(me.head, query), predict(me, f, query), predict(me, f, query, self_training=1.0)]
+        guesses = [
+            probabilities(me.head, query),
+            predict(me, f, query),
+            predict(me, f, query, self_training=1.0),
+        ]
         accuracy.append(torch.stack([(p.argmax(1) == truth).float().mean() for p in guesses]))
     head, without, with_it = torch.stack(accuracy).mean(0)
     assert with_it > without + 0.02
@@ -142,13 +169,17 @@ def test_self_training_learns_from_the_batch_what_few_labels_do_not_say() -> Non
 
 
 def test_what_one_party_sees_alone_does_not_hide_what_both_see() -> None:
-    """Each party has a large variation of its own; the class is in what the two have in common, few rows hide it."""
+    """Each party has a large variation of its own; the class is in what the two have in common, few
+    rows hide it."""
     source, hits = torch.Generator().manual_seed(0), []
     truth = torch.arange(600) % Z
     common = 2 * torch.eye(Z)[truth] + 0.3 * torch.randn(600, Z, generator=source)
     f = torch.cat([common.expand(M, -1, -1), 8 * torch.randn(M, 600, 40, generator=source)], -1)
-    for some in (torch.arange(20, 42), torch.arange(20, 600)):  # 43 dimensions: too few rows to tell, and enough
-        p = batch.predict_batch(owner(truth[:20]), f[:, :20], f[:, some], ALL, Z + 40, UnseenSettings())
+    # 43 dimensions: too few rows to tell, and enough
+    for some in (torch.arange(20, 42), torch.arange(20, 600)):
+        p = batch.predict_batch(
+            owner(truth[:20]), f[:, :20], f[:, some], ALL, Z + 40, UnseenSettings()
+        )
         hits.append((p.argmax(1) == truth[some]).float().mean())
     assert hits[1] > hits[0] + 0.2
 
@@ -167,7 +198,10 @@ def test_rows_of_a_fold_teach_only_the_other_fold(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(batch, "space", points)
     before = predict(me, f, query, self_training=1.0)
     assert len(calls) == 2 * (1 + UnseenSettings().turns)
-    halves = [torch.cdist(points(query, D, None), x[len(labels) :]).amin(1) < 1e-2 for x in calls[-2:]]  # (n,)
+    # (n,)
+    halves = [
+        torch.cdist(points(query, D, None), x[len(labels) :]).amin(1) < 1e-2 for x in calls[-2:]
+    ]
     assert (halves[0] ^ halves[1]).all()
     assert halves[0].sum() == 150
     moved = query.clone()

@@ -1,4 +1,5 @@
-"""Boosted trees as tensors: scikit-learn's probabilities without scikit-learn, and nothing pickled."""
+"""Boosted trees as tensors: scikit-learn's probabilities without scikit-learn, and nothing
+pickled."""
 
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,13 @@ def table(rows: int, classes: int, seed: int = 0) -> tuple[Any, Any]:
     ids=str,
 )
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_probabilities_are_those_of_scikit_learn(classes: int, settings: dict[str, Any]) -> None:
+def test_the_probabilities_are_those_of_scikit_learn(
+    classes: int, settings: dict[str, Any]
+) -> None:
     x, y = table(200, classes)
     model = fit_boosting(x, y, 1, settings)
-    new = np.concatenate([table(100, classes, 1)[0], x, 100 * x])  # rows learnt from lie next to the thresholds
+    # rows learnt from lie next to the thresholds
+    new = np.concatenate([table(100, classes, 1)[0], x, 100 * x])
     (found,) = scores(as_tensors([model], classes), torch.from_numpy(new))
     np.testing.assert_allclose(found.exp().numpy(), model.predict_proba(new), atol=1e-6)
 

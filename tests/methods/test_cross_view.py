@@ -42,7 +42,10 @@ def test_losses_against_loops() -> None:
     logits = torch.randn(3, E_, P, B, Z)
     labels = torch.randint(0, Z, (E_, B))
     got = cv.supervised(logits, F.one_hot(labels, Z).float())
-    slow = [sum(F.cross_entropy(logits[h, e, p], labels[e]) for h in range(3) for p in range(P)) / P for e in range(E_)]
+    slow = [
+        sum(F.cross_entropy(logits[h, e, p], labels[e]) for h in range(3) for p in range(P)) / P
+        for e in range(E_)
+    ]
     torch.testing.assert_close(got, torch.stack(slow))
     pseudo, counts = torch.randint(0, Z, (E_, P, B)), torch.rand(E_, P, B) > 0.5
     got = cv.pseudo_labelled(logits, pseudo, counts)

@@ -29,9 +29,16 @@ def test_any_subset_predicts() -> None:
 def test_what_crosses() -> None:
     run = played("fedhssl", TINY)
     assert run.crossed() == {
-        ("down", "Project"), ("up", "Projections"), ("down", "Guide"), ("up", "Parameters"), ("down", "Merged"),
-        ("up", "Done"), ("down", "ForwardBatch"), ("up", "Embeddings"), ("down", "BackwardBatch"),
-    }  # fmt: skip
+        ("down", "Project"),
+        ("up", "Projections"),
+        ("down", "Guide"),
+        ("up", "Parameters"),
+        ("down", "Merged"),
+        ("up", "Done"),
+        ("down", "ForwardBatch"),
+        ("up", "Embeddings"),
+        ("down", "BackwardBatch"),
+    }
     assert run.shapes("Projections", "values") == run.shapes("Guide", "targets") == {(ALIGNED, 16)}
 
 
@@ -43,15 +50,24 @@ def test_bytes_of_pre_training() -> None:
         assert run.bytes(party, "down", "Guide") == epochs * (ALIGNED * 16 * 4 + 8)
         assert run.bytes(party, "up", "Parameters") == epochs * size * 4
         assert run.bytes(party, "down", "Merged") == epochs * (size * 4 + 8)
-        assert run.bytes(party, "up", "Embeddings") == TINY["epochs"] * TINY["models"] * ALIGNED * 84 * 4
+        assert (
+            run.bytes(party, "up", "Embeddings")
+            == TINY["epochs"] * TINY["models"] * ALIGNED * 84 * 4
+        )
     split = 2 * TINY["epochs"] * 2
     assert run.metered.rounds[0] == 1 + 2 * epochs + split
 
 
 def test_every_party_gets_the_same_mean_and_only_the_shared_layers() -> None:
     run = play("fedhssl", {**TINY, "epochs": 0})
-    sent = [r.values for run_, _, _, r in run.transcript if run_ == 0 and type(r).__name__ == "Parameters"]
-    got = [q.values for run_, _, q, _ in run.transcript if run_ == 0 and type(q).__name__ == "Merged"]
+    sent = [
+        r.values
+        for run_, _, _, r in run.transcript
+        if run_ == 0 and type(r).__name__ == "Parameters"
+    ]
+    got = [
+        q.values for run_, _, q, _ in run.transcript if run_ == 0 and type(q).__name__ == "Merged"
+    ]
     torch.testing.assert_close(got[0], torch.stack(sent[:4]).mean(0))
     net = run.engine.cohorts[0][1].net  # type: ignore[union-attr]
     assert isinstance(net, Net)

@@ -17,11 +17,15 @@ def test_the_vector_brings_weights_and_running_figures_over(shape: tuple[int, ..
     torch.testing.assert_close(vector(other.shareable()), sent)
     names = {"mean", "var"} & {n.split(".")[-1] for m in one.shareable() for n in m.state_dict()}
     assert names == {"mean", "var"}
-    assert not torch.allclose(vector([one.encoder]), vector([other.encoder]))  # the bottom stays private
+    # the bottom stays private
+    assert not torch.allclose(vector([one.encoder]), vector([other.encoder]))
 
 
 def test_the_shared_part_has_one_size_for_parties_with_different_columns() -> None:
-    assert vector(Branch((5,), keys(1), 16).shareable()).shape == vector(Branch((40,), keys(1), 16).shareable()).shape
+    assert (
+        vector(Branch((5,), keys(1), 16).shareable()).shape
+        == vector(Branch((40,), keys(1), 16).shareable()).shape
+    )
 
 
 def test_private_layers_of_images_are_the_convolutions() -> None:

@@ -1,4 +1,5 @@
-"""The joint model of tables: never worse than alone by more than noise, better where a partner knows something."""
+"""The joint model of tables: never worse than alone by more than noise, better where a partner
+knows something."""
 
 from itertools import combinations
 
@@ -25,11 +26,13 @@ def _few_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def world(rows: int, seed: int, classes: int = 2) -> tuple[Floats, Floats, Ints]:
-    """(own log-probabilities, a partner's features that tell as much again, classes): both calibrated."""
+    """(own log-probabilities, a partner's features that tell as much again, classes): both
+    calibrated."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, rows)
     onehot = np.eye(classes)[labels]
-    own = onehot + rng.normal(size=(rows, classes))  # p(own | z) ~ exp(own_z): log p(z | own) = own_z + constant
+    # p(own | z) ~ exp(own_z): log p(z | own) = own_z + constant
+    own = onehot + rng.normal(size=(rows, classes))
     features = 1.5 * onehot + rng.normal(size=(rows, classes))
     return own - np.log(np.exp(own).sum(1, keepdims=True)), features, labels
 
@@ -47,7 +50,8 @@ def bad_partner(kind: str, seed: int, rows: int = 150) -> tuple[Joint, Floats, F
 
 @pytest.mark.parametrize("kind", ["noise", "shuffled"])
 def test_a_partner_that_knows_nothing_changes_next_to_nothing(kind: str) -> None:
-    """On 2,000 new rows; a partner that is believed by chance costs little, and most are not believed at all."""
+    """On 2,000 new rows; a partner that is believed by chance costs little, and most are not
+    believed at all."""
     gates, costs = [], []
     for seed in SEEDS:
         model, *_ = bad_partner(kind, seed)
@@ -68,7 +72,9 @@ def test_where_the_gate_is_shut_the_own_model_answers_as_it_is() -> None:
     assert len(shut) >= 2
     for model, own, features, _ in shut:
         assert model.gain <= joint.LEAST_GAIN
-        np.testing.assert_allclose(model.predict(own, features), softmax(own + model.own_shift), atol=1e-12)
+        np.testing.assert_allclose(
+            model.predict(own, features), softmax(own + model.own_shift), atol=1e-12
+        )
     assert any((model.own_shift == 0).all() for model, *_ in shut)
 
 
@@ -97,7 +103,9 @@ def test_rates_follow_the_shared_rows_only_where_these_contradict_the_own_model(
     assert (fit_joint(own, features, labels).own_shift == 0).all()
     biased = own + np.array([0.0, 3.0])  # says class 1 far too often
     model = fit_joint(biased, features, labels)
-    np.testing.assert_allclose(softmax(biased + model.own_shift).mean(0)[1], labels.mean(), atol=0.01)
+    np.testing.assert_allclose(
+        softmax(biased + model.own_shift).mean(0)[1], labels.mean(), atol=0.01
+    )
 
 
 def test_class_shift_reaches_the_wanted_rates() -> None:
@@ -144,24 +152,32 @@ CLASSES, ROWS, PARTIES, WIDTH = 2, 120, 3, 2
 def owner_with(
     monkeypatch: pytest.MonkeyPatch, further: Further | None = None
 ) -> tuple[LabelOwner, torch.Tensor, Ints]:
-    """(owner after training, query features (M, n, d), truth); its own model's scores are given, not fitted."""
+    """(owner after training, query features (M, n, d), truth); its own model's scores are given,
+    not fitted."""
     own, features, labels = world(ROWS, 0)
     asked, query, truth = world(400, 9)
     extra = 0 if further is None else len(further.labels)
     scores = np.concatenate([own, world(extra, 4)[0]])
     monkeypatch.setattr(joint, "own_scores", lambda owner, rows: torch.from_numpy(asked).float())
     owner = LabelOwner(torch.from_numpy(labels), CLASSES, tuple(range(PARTIES)), 3, further=further)
-    owner.own = OwnRows(torch.zeros(ROWS + extra, 1), torch.zeros(ROWS + extra), torch.zeros(400, 1), ROWS + extra)
+    owner.own = OwnRows(
+        torch.zeros(ROWS + extra, 1), torch.zeros(ROWS + extra), torch.zeros(400, 1), ROWS + extra
+    )
 
     def blocks(x: Floats) -> torch.Tensor:  # party 1 knows something, party 2 nothing
         noise = np.random.default_rng(len(x)).normal(size=x.shape)
         return torch.from_numpy(np.stack([np.zeros_like(x), x, noise])).float()
 
-    owner.memory |= {f"{own_model.PREFIX}shared": torch.from_numpy(scores).float(), "embeddings": blocks(features)}
+    owner.memory |= {
+        f"{own_model.PREFIX}shared": torch.from_numpy(scores).float(),
+        "embeddings": blocks(features),
+    }
     return owner, blocks(query), truth
 
 
-def test_every_subset_gets_probabilities_and_the_active_party_alone_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_subset_gets_probabilities_and_the_active_party_alone_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     owner, query, truth = owner_with(monkeypatch)
     loss = {}
     for size in range(1, PARTIES + 1):
@@ -175,7 +191,8 @@ def test_every_subset_gets_probabilities_and_the_active_party_alone_its_own(monk
     assert loss[0, 1] < loss[0,] - 0.1
     assert loss[0, 1, 2] < loss[0,] - 0.1
     assert loss[0, 2] < loss[0,] + 0.05
-    assert loss[1,] < np.log(2) - 0.1  # without the active party: the labels of the shared rows alone
+    # without the active party: the labels of the shared rows alone
+    assert loss[1,] < np.log(2) - 0.1
 
 
 def test_a_model_is_fitted_once_per_set_of_parties(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +203,9 @@ def test_a_model_is_fitted_once_per_set_of_parties(monkeypatch: pytest.MonkeyPat
     assert torch.equal(predict_joint(owner, query, here), first)
 
 
-def test_further_rows_teach_those_who_hold_them_and_only_with_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_rows_teach_those_who_hold_them_and_only_with_a_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """20 further rows: 10 of party 1, 10 of party 2, every other one without a label."""
     labels = torch.from_numpy(world(20, 4)[2])
     labels[::2] = -1

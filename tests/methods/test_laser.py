@@ -52,10 +52,12 @@ def test_fused_is_the_mean_of_the_chosen_blocks() -> None:
 
 
 def test_weights_count_every_subset_once() -> None:
-    """Sum over heads k in S of a_|S| / (subsets of that size with k) is the same for every subset S."""
+    """Sum over heads k in S of a_|S| / (subsets of that size with k) is the same for every subset
+    S."""
     weights = Laser().size_weights(4)
     per_size = [
-        (j * weights[j - 1] / len([s for s in itertools.combinations(range(4), j) if 0 in s])) for j in range(1, 5)
+        (j * weights[j - 1] / len([s for s in itertools.combinations(range(4), j) if 0 in s]))
+        for j in range(1, 5)
     ]
     torch.testing.assert_close(torch.stack(per_size), per_size[0].expand(4))
     torch.testing.assert_close(Laser(weights="sizes").size_weights(3), torch.full((3,), 1 / 3))

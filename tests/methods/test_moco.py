@@ -45,7 +45,9 @@ def test_the_ring_gives_the_loss_of_the_plain_queue() -> None:
             if plain.shape[1] >= 6
             else torch.cat([plain, batch], 1)
         )
-    torch.testing.assert_close(losses.info_nce_queue(q, k, ring.keys, 0.2), losses.info_nce_queue(q, k, plain, 0.2))
+    torch.testing.assert_close(
+        losses.info_nce_queue(q, k, ring.keys, 0.2), losses.info_nce_queue(q, k, plain, 0.2)
+    )
 
 
 def test_the_copy_follows_slowly() -> None:
@@ -62,7 +64,9 @@ def test_the_copy_follows_slowly() -> None:
 
 def test_training_lowers_the_loss_and_keeps_the_embeddings_apart() -> None:
     table = image_table(pool=96)
-    cohort = Cohort(SSVFLI(), Rows.of([table, image_table(1, pool=96)], torch.device("cpu")), keys(2))
+    cohort = Cohort(
+        SSVFLI(), Rows.of([table, image_table(1, pool=96)], torch.device("cpu")), keys(2)
+    )
     history = moco(cohort, MoCoSettings(epochs=12, batch=32, strength=0.2, lr=3e-3))
     assert history.shape == (12, 2)
     assert (history[-3:].mean(0) < history[:2].mean(0) - 0.05).all()

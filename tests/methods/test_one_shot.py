@@ -56,6 +56,14 @@ def test_semi_supervised_training_uses_the_pool() -> None:
 
 def test_learns() -> None:
     run = play(
-        "one_shot", {"epochs": 25, "pool_batch": 30, "batch": 40, "lr": 3e-3, "head.members": 1, "head.epochs": 40}
+        "one_shot",
+        {
+            "epochs": 25,
+            "pool_batch": 30,
+            "batch": 40,
+            "lr": 3e-3,
+            "head.members": 1,
+            "head.epochs": 40,
+        },
     )
     assert accuracy(run) > 0.4

@@ -1,4 +1,5 @@
-"""The active party's own model: honest scores of rows it learnt from, every label used, kept as plain tensors."""
+"""The active party's own model: honest scores of rows it learnt from, every label used, kept as
+plain tensors."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,14 @@ from torch import Tensor
 from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner, OwnRows
 from protoevfl.methods import boosting, own_model
-from protoevfl.methods.own_model import FLOOR, OwnModelSettings, folds, has_own_model, own_scores, train_own_model
+from protoevfl.methods.own_model import (
+    FLOOR,
+    OwnModelSettings,
+    folds,
+    has_own_model,
+    own_scores,
+    train_own_model,
+)
 
 SHARED = 40
 FEW_TREES = ({"learning_rate": 0.3, "max_iter": 10}, {"learning_rate": 0.1, "max_iter": 5})
@@ -44,7 +52,9 @@ def images(count: int, seed: int) -> tuple[Tensor, Tensor]:
     return x.to(torch.uint8), y
 
 
-def owner_of(x: Tensor, y: Tensor, query: Tensor, classes: int = 3, shared: int = SHARED) -> LabelOwner:
+def owner_of(
+    x: Tensor, y: Tensor, query: Tensor, classes: int = 3, shared: int = SHARED
+) -> LabelOwner:
     labels = y[:shared].clamp(min=0)
     return LabelOwner(labels, classes, (0, 1), 5, own=OwnRows(x, y, query, shared))
 
@@ -66,7 +76,9 @@ def test_folds_are_even_class_by_class() -> None:
     assert not torch.equal(fold, folds(labels, 3, 5, torch.tensor([4])))
 
 
-def test_the_member_that_scores_a_shared_row_has_not_learnt_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_member_that_scores_a_shared_row_has_not_learnt_from_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """By construction: every row is recognised by its values in what each fit was given."""
     learnt_from: list[set[float]] = []
     fit = boosting.fit_boosting
@@ -119,11 +131,17 @@ def test_new_rows_are_scored_better_than_by_chance_and_probabilities_sum_to_one(
 
 @pytest.mark.parametrize("kind", ["table", "images"])
 def test_the_kept_tensors_alone_give_the_same_scores(tmp_path: Path, kind: str) -> None:
-    (x, y), (query, _) = (data(200, 0, 2), data(50, 1, 2)) if kind == "table" else (images(60, 0), images(20, 1))
+    (x, y), (query, _) = (
+        (data(200, 0, 2), data(50, 1, 2)) if kind == "table" else (images(60, 0), images(20, 1))
+    )
     owner = owner_of(x, y, query, 2)
     train_own_model(owner, TINY)
-    save_file({name: t.contiguous() for name, t in owner.memory.items()}, tmp_path / "memory.safetensors")
-    again = replace(owner_of(x, y, query, 2), memory=load_file(tmp_path / "memory.safetensors"), own=None)
+    save_file(
+        {name: t.contiguous() for name, t in owner.memory.items()}, tmp_path / "memory.safetensors"
+    )
+    again = replace(
+        owner_of(x, y, query, 2), memory=load_file(tmp_path / "memory.safetensors"), own=None
+    )
     assert torch.equal(own_scores(again, query), own_scores(owner, query))
 
 
@@ -140,12 +158,16 @@ def test_rows_without_a_label_teach_nothing_and_are_still_scored() -> None:
     known = ~unknown[:SHARED]
     assert torch.equal(own_scores(owner, x[:5]), own_scores(other, x[:5]))
     assert torch.equal(owner.memory["own.shared"][known], other.memory["own.shared"][known])
-    torch.testing.assert_close(owner.memory["own.shared"][~known], own_scores(owner, x[:SHARED][~known]))
+    torch.testing.assert_close(
+        owner.memory["own.shared"][~known], own_scores(owner, x[:SHARED][~known])
+    )
 
 
 def test_a_class_that_only_unshared_rows_show_is_recognised() -> None:
     x, y = data(400, 0)
-    order = torch.cat([(y != 2).nonzero()[:SHARED, 0], (y == 2).nonzero()[:, 0], (y != 2).nonzero()[SHARED:, 0]])
+    order = torch.cat(
+        [(y != 2).nonzero()[:SHARED, 0], (y == 2).nonzero()[:, 0], (y != 2).nonzero()[SHARED:, 0]]
+    )
     x, y = x[order], y[order]
     query, truth = data(300, 1)
     owner = owner_of(x, y, query)
@@ -181,7 +203,8 @@ class TestImages:
         assert (owner.memory["own.shared"].argmax(1) == y[:SHARED]).float().mean() > 0.8
 
     def test_a_shared_row_is_never_drawn_by_the_member_that_scores_it(self) -> None:
-        """Each member's network remembers nothing of its fold: shared rows with a wrong label keep their true score."""
+        """Each member's network remembers nothing of its fold: shared rows with a wrong label keep
+        their true score."""
         x, y = images(90, 0)
         wrong = y.clone()
         wrong[:4] = 1 - y[:4]
@@ -190,7 +213,8 @@ class TestImages:
         assert (owner.memory["own.shared"][:4].argmax(1) == y[:4]).all()
 
     def test_frequent_classes_are_not_favoured(self) -> None:
-        """Pictures without any sign of their class: nine in ten are of class 0, and still both are as likely."""
+        """Pictures without any sign of their class: nine in ten are of class 0, and still both are
+        as likely."""
         generator = torch.Generator().manual_seed(0)
         x = (255 * torch.rand(200, 1, 12, 12, generator=generator)).to(torch.uint8)
         y = (torch.arange(200) % 10 == 0).long()

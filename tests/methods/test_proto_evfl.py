@@ -1,4 +1,5 @@
-"""Proto-EVFL: the collapse of the naive version and its guard, withheld prototypes, one-way mode, rounds as data."""
+"""Proto-EVFL: the collapse of the naive version and its guard, withheld prototypes, one-way mode,
+rounds as data."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,12 +24,31 @@ from protoevfl.methods.rounds import pseudo_labels
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.warmup import WarmUpSettings
 from protoevfl.rows.table import PartyTable
-from tests.tiny import ALIGNED, POOL, column_table, finish, image_table, labels, owner, party_keys, quick, reports_of
+from tests.tiny import (
+    ALIGNED,
+    POOL,
+    column_table,
+    finish,
+    image_table,
+    labels,
+    owner,
+    party_keys,
+    quick,
+    reports_of,
+)
 
 HEAD = HeadSettings(members=2, hidden=16, epochs=2)
 WARM = WarmUpSettings(epochs=3, batch=64)
 NAIVE = RoundSettings(
-    count=3, epochs=6, batch=32, lr=1e-2, ssl_weight=0.0, weight=1.0, temperature=None, update="paper", rho=0.1
+    count=3,
+    epochs=6,
+    batch=32,
+    lr=1e-2,
+    ssl_weight=0.0,
+    weight=1.0,
+    temperature=None,
+    update="paper",
+    rho=0.1,
 )
 
 
@@ -52,7 +72,8 @@ def talk(method: ProtoEVFL, **config: object) -> tuple[Watched, list[Report], ob
 
 
 def test_the_naive_transport_loss_collapses_and_the_guard_says_so() -> None:
-    """Regression: from a random extractor, without self-supervision, the embeddings lose their rank."""
+    """Regression: from a random extractor, without self-supervision, the embeddings lose their
+    rank."""
     naive = ProtoEVFL(warm=WarmUpSettings(epochs=0), rounds=NAIVE, head=HEAD)
     with pytest.raises(UserError, match="have collapsed"):
         talk(naive)
@@ -64,7 +85,11 @@ def test_the_naive_transport_loss_collapses_and_the_guard_says_so() -> None:
 
 
 def test_with_self_supervision_the_rank_stays() -> None:
-    engine, _, _ = talk(ProtoEVFL(warm=WARM, rounds=RoundSettings(count=2, epochs=2, batch=64, weight=1.0), head=HEAD))
+    engine, _, _ = talk(
+        ProtoEVFL(
+            warm=WARM, rounds=RoundSettings(count=2, epochs=2, batch=64, weight=1.0), head=HEAD
+        )
+    )
     last = [reply for request, reply in engine.said if isinstance(request, Learn)][-1]
     assert float(metrics.effective_rank(last.values)) > 15  # type: ignore[attr-defined]
 
@@ -76,7 +101,10 @@ def test_one_way_sends_nothing_down() -> None:
 
 def test_inner_layers_cross_once_after_the_rounds() -> None:
     method = ProtoEVFL(
-        warm=WARM, rounds=RoundSettings(count=2, epochs=1, batch=64), head=HEAD, layers=("output", "hidden", "conv")
+        warm=WARM,
+        rounds=RoundSettings(count=2, epochs=1, batch=64),
+        head=HEAD,
+        layers=("output", "hidden", "conv"),
     )
     engine, _, _ = talk(method)
     kinds = [type(request) for request, _ in engine.said[::4]]
@@ -86,9 +114,13 @@ def test_inner_layers_cross_once_after_the_rounds() -> None:
 
 
 def test_a_class_with_too_few_rows_is_withheld_and_never_guessed() -> None:
-    method = ProtoEVFL(warm=WARM, rounds=RoundSettings(count=1, epochs=1, batch=64, least_rows=3), head=HEAD)
+    method = ProtoEVFL(
+        warm=WARM, rounds=RoundSettings(count=1, epochs=1, batch=64, least_rows=3), head=HEAD
+    )
     engine, _, _ = talk(method, setting="few_shot", classes=(3,), shots=2)
-    asked, told = next((q, a) for q, a in engine.said if isinstance(q, Learn) and isinstance(a, Learned))
+    asked, told = next(
+        (q, a) for q, a in engine.said if isinstance(q, Learn) and isinstance(a, Learned)
+    )
     assert asked.present.tolist() == [1, 1, 1, 0, 1, 1, 1, 1, 1, 1]
     f = torch.randn(1, 50, 84, generator=torch.Generator().manual_seed(0))
     guess = pseudo_labels(f, asked.prototypes[None], asked.present[None], method.rounds)
@@ -104,7 +136,10 @@ def test_rounds_stop_when_held_out_rows_no_longer_gain() -> None:
 
 def test_the_paper_round_reports_loss_and_gradient_norm() -> None:
     method = ProtoEVFL(
-        warm=WarmUpSettings(epochs=0), rounds=replace(NAIVE, count=2, guard=False), head=HEAD, head_each_round=True
+        warm=WarmUpSettings(epochs=0),
+        rounds=replace(NAIVE, count=2, guard=False),
+        head=HEAD,
+        head_each_round=True,
     )
     _, reports, _ = talk(method)
     rounds = [r.values for r in reports if r.phase == "rounds"]
@@ -112,10 +147,15 @@ def test_the_paper_round_reports_loss_and_gradient_norm() -> None:
 
 
 @pytest.mark.parametrize("away", [(0,), (1,), (0, 1), (2,), (3,)], ids=str)
-def test_a_party_that_is_away_for_some_exchanges_is_done_without_and_catches_up(away: tuple[int, ...]) -> None:
-    """0 is the warm-up, 1 and 2 are rounds, 3 asks for the inner layers; the party comes back after them."""
+def test_a_party_that_is_away_for_some_exchanges_is_done_without_and_catches_up(
+    away: tuple[int, ...],
+) -> None:
+    """0 is the warm-up, 1 and 2 are rounds, 3 asks for the inner layers; the party comes back after
+    them."""
     method = quick("proto_evfl", rounds__count=2, layers=["output", "hidden"])
-    engine = InProcess({a: Party(method, image_table(*a), key) for a, key in party_keys(1, 3).items()})
+    engine = InProcess(
+        {a: Party(method, image_table(*a), key) for a, key in party_keys(1, 3).items()}
+    )
     mine, asked = owner(0, 3), list[str]()
 
     class Lossy:
@@ -123,7 +163,10 @@ def test_a_party_that_is_away_for_some_exchanges_is_done_without_and_catches_up(
             number = len(asked)
             asked.append(type(requests[0, 2]).__name__)
             here = {a: r for a, r in requests.items() if a[1] != 2 or number not in away}
-            return {**engine.exchange(here), **({} if len(here) == 3 else {(0, 2): PartyError(2, "away")})}
+            return {
+                **engine.exchange(here),
+                **({} if len(here) == 3 else {(0, 2): PartyError(2, "away")}),
+            }
 
     finish([method.train(mine)], Lossy(), "skip")
     second = "WarmUp" if 0 in away else "Learn"
@@ -162,10 +205,14 @@ class TestEveryLabel:
             ALIGNED + further,
         )
         if further:
-            label_owner.further = Further(pool_labels[:further], torch.ones(2, further, dtype=torch.bool))
+            label_owner.further = Further(
+                pool_labels[:further], torch.ones(2, further, dtype=torch.bool)
+            )
         return label_owner
 
-    def run(self, kind: str, label_owner: LabelOwner, further: int = 0) -> tuple[ProtoEVFL, Watched]:
+    def run(
+        self, kind: str, label_owner: LabelOwner, further: int = 0
+    ) -> tuple[ProtoEVFL, Watched]:
         method = quick("proto_evfl")
         assert isinstance(method, ProtoEVFL)
         runs = [SimulatedRun(self.tables(kind, further), label_owner, 0)]
@@ -201,14 +248,18 @@ class TestEveryLabel:
         assert not {"linear", "further", "own.shared"} & set(label_owner.memory)
 
     @pytest.mark.parametrize("kind", ["table", "images"])
-    def test_further_rows_are_asked_for_after_training_and_lie_where_they_belong(self, kind: str) -> None:
+    def test_further_rows_are_asked_for_after_training_and_lie_where_they_belong(
+        self, kind: str
+    ) -> None:
         tables = self.tables(kind, 4)
         label_owner = self.owner_of(tables, 4)
         assert label_owner.further is not None
         label_owner.further.shared[1, ::2] = False
         tables[1] = replace(tables[1], further=tables[1].pool[1:4:2])
         method = quick("proto_evfl")
-        engine = Watched(parties_for(method, [SimulatedRun(tables, label_owner, 0)], "stacked", "cpu"))
+        engine = Watched(
+            parties_for(method, [SimulatedRun(tables, label_owner, 0)], "stacked", "cpu")
+        )
         finish([method.train(label_owner)], engine)
         assert [request for request, _ in engine.said[-2:]] == [Embed("further")] * 2
         blocks = label_owner.memory["further"]

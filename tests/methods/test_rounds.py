@@ -1,4 +1,5 @@
-"""The party's round: a prior that sums to one, every selection strategy trains, a withheld class gets no plan."""
+"""The party's round: a prior that sums to one, every selection strategy trains, a withheld class
+gets no plan."""
 
 import pytest
 import torch
@@ -33,4 +34,6 @@ def test_a_withheld_class_is_never_chosen() -> None:
 def test_pseudo_labels_follow_the_prototypes() -> None:
     labels = torch.arange(N) % Z
     f = MU[:, labels] + 0.01 * torch.randn(G, N, D, generator=SOURCE)
-    assert torch.equal(rounds.pseudo_labels(f, MU, torch.ones(G, Z), RoundSettings()), labels.expand(G, -1))
+    assert torch.equal(
+        rounds.pseudo_labels(f, MU, torch.ones(G, Z), RoundSettings()), labels.expand(G, -1)
+    )

@@ -26,7 +26,11 @@ def test_what_crosses() -> None:
     assert run.crossed() == {
         ("down", "ForwardBatch"), ("up", "Embeddings"), ("down", "BackwardBatch"), ("up", "Done"),
     }  # fmt: skip
-    assert run.shapes("Embeddings", "values") == run.shapes("BackwardBatch", "gradients") == {(20, 2 * WIDTH)}
+    assert (
+        run.shapes("Embeddings", "values")
+        == run.shapes("BackwardBatch", "gradients")
+        == {(20, 2 * WIDTH)}
+    )
 
 
 def test_bytes_each_way_an_epoch_and_model() -> None:
@@ -41,29 +45,48 @@ def test_bytes_each_way_an_epoch_and_model() -> None:
 
 
 def test_one_step_is_the_step_of_end_to_end_training() -> None:
-    """One batch of all rows, no mixup and dropout: the parties receive dL/dz of the joint network."""
-    plain = {"epochs": 1, "models": 1, "batch": ALIGNED, "mixup": 0.0, "dropout": 0.0, "lr": 0.0, "head_lr": 0.0,
-             "weight_decay": 0.0}  # fmt: skip
+    """One batch of all rows, no mixup and dropout: the parties receive dL/dz of the joint
+    network."""
+    plain = {
+        "epochs": 1,
+        "models": 1,
+        "batch": ALIGNED,
+        "mixup": 0.0,
+        "dropout": 0.0,
+        "lr": 0.0,
+        "head_lr": 0.0,
+        "weight_decay": 0.0,
+    }
     run = play("vanilla", plain, "loop")
     world, method = run.worlds[0], run.method
     rows = next(request.rows for _, _, request, _ in run.transcript)
     nets = [run.engine.parties[0, m].net for m in world.owner.parties]
-    z = [net.train()(inputs(t.aligned[rows])[None])[0] for net, t in zip(nets, world.tables, strict=True)]
+    z = [
+        net.train()(inputs(t.aligned[rows])[None])[0]
+        for net, t in zip(nets, world.tables, strict=True)
+    ]
     for part in z:
         part.retain_grad()
     logits = world.owner.head(torch.stack(z)[None])[0]
     F.cross_entropy(logits, world.owner.labels[rows]).backward()
-    sent = {party: request for r, party, request, _ in run.transcript if r == 0 and hasattr(request, "gradients")}
+    sent = {
+        party: request
+        for r, party, request, _ in run.transcript
+        if r == 0 and hasattr(request, "gradients")
+    }
     assert isinstance(method, Vanilla)
     for party, part in enumerate(z):
         torch.testing.assert_close(sent[party].gradients, part.grad, atol=1e-6, rtol=1e-4)
 
 
 def test_views_are_the_same_in_both_passes() -> None:
-    """With a rate of zero nothing moves, so the embeddings of the forward pass must come back in the backward pass."""
+    """With a rate of zero nothing moves, so the embeddings of the forward pass must come back in
+    the backward pass."""
     run = play("vanilla", {"epochs": 1, "models": 1, "augment": 0.5, "lr": 0.0}, "loop")
     party = run.engine.parties[0, 1]
-    request, reply = next((q, a) for r, p, q, a in run.transcript if (r, p) == (0, 1) and hasattr(a, "values"))
+    request, reply = next(
+        (q, a) for r, p, q, a in run.transcript if (r, p) == (0, 1) and hasattr(a, "values")
+    )
     again = run.method.forward(party, request.rows[None], request.step, track=True)[0]
     torch.testing.assert_close(again, reply.values)
     other = run.method.forward(party, request.rows[None], request.step + 1, track=False)[0]
@@ -94,7 +117,9 @@ def test_a_rebuilt_party_goes_on_as_if_nothing_had_happened() -> None:
     for wrap in (lambda e: e, Rebuilding):
         world = prepare(cell, 0, "cpu")
         engine = wrap(parties_for(method, [world.simulated], "loop", "cpu"))
-        losses.append([report.values["loss"] for _, report in reports_of([method.train(world.owner)], engine)])
+        losses.append(
+            [report.values["loss"] for _, report in reports_of([method.train(world.owner)], engine)]
+        )
     torch.testing.assert_close(losses[0], losses[1])
 
 
@@ -108,7 +133,10 @@ def test_tables() -> None:
 
     if not sources.available("adult"):
         pytest.skip("needs the Adult data")
-    same = [play("vanilla", {"epochs": 1}, kind, dataset="adult", pool=60) for kind in ("loop", "stacked")]
+    same = [
+        play("vanilla", {"epochs": 1}, kind, dataset="adult", pool=60)
+        for kind in ("loop", "stacked")
+    ]
     for a, b in zip(same[0].predict(), same[1].predict(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-3, rtol=0)
 

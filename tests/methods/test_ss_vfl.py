@@ -30,8 +30,12 @@ def test_frozen_uploads_once_and_nothing_derived_from_labels_goes_down() -> None
 def test_tuned_crosses_what_split_learning_does() -> None:
     run = played("ss_vfl_c", TUNED)
     assert run.crossed() == {
-        ("down", "Prepare"), ("up", "Done"), ("down", "ForwardBatch"), ("up", "Embeddings"), ("down", "BackwardBatch"),
-    }  # fmt: skip
+        ("down", "Prepare"),
+        ("up", "Done"),
+        ("down", "ForwardBatch"),
+        ("up", "Embeddings"),
+        ("down", "BackwardBatch"),
+    }
     assert run.bytes(1, "down", "Prepare") == 0
     assert run.bytes(1, "up", "Embeddings") == TUNED["epochs"] * TUNED["models"] * ALIGNED * 84 * 4
 
@@ -43,7 +47,8 @@ def test_the_head_has_no_gate_and_adaptor() -> None:
 
 
 def test_each_model_of_the_ensemble_is_trained_by_itself() -> None:
-    """Two models of a party start apart and stay apart; the first is the same whatever stands beside it."""
+    """Two models of a party start apart and stay apart; the first is the same whatever stands
+    beside it."""
     both = play("ss_vfl_c", {**TUNED, "epochs": 0})
     one = play("ss_vfl_c", {**TUNED, "epochs": 0, "models": 1})
     weight = both.engine.cohorts[0][1].net.net.fc1.weight  # type: ignore[union-attr]

@@ -1,4 +1,5 @@
-"""The joint model of images: two honest scores multiplied, a gate, self-training, rows that only some parties have."""
+"""The joint model of images: two honest scores multiplied, a gate, self-training, rows that only
+some parties have."""
 
 import pytest
 import torch
@@ -23,7 +24,8 @@ def labels_of(rows: int, seed: int) -> Tensor:
 
 
 def scores(labels: Tensor, seed: int, strength: float = 1.0) -> Tensor:
-    """Calibrated log-probabilities (n, Z): p(x | z) ~ exp(strength x_z) of rows around strength * onehot."""
+    """Calibrated log-probabilities (n, Z): p(x | z) ~ exp(strength x_z) of rows around strength *
+    onehot."""
     onehot = torch.nn.functional.one_hot(labels, Z)
     return (strength * (strength * onehot + drawn(seed, len(labels), Z))).log_softmax(1)
 
@@ -76,11 +78,16 @@ class TestStack:
         labels = labels_of(4000, 0)
         both = [scores(labels, 1), scores(labels, 2)]
         monkeypatch.setattr(stacking, "SHRINK", 1e9)
-        torch.testing.assert_close(stack(both, labels).weights, torch.tensor([1.0, 0.0]), atol=1e-3, rtol=0)
+        torch.testing.assert_close(
+            stack(both, labels).weights, torch.tensor([1.0, 0.0]), atol=1e-3, rtol=0
+        )
         monkeypatch.setattr(stacking, "SHRINK", 0.0)
-        assert (stack(both, labels).weights - 1).abs().max() < 0.2  # independent and calibrated: both count fully
+        # independent and calibrated: both count fully
+        assert (stack(both, labels).weights - 1).abs().max() < 0.2
 
-    def test_evidence_without_meaning_hardly_counts_and_a_score_twice_as_sure_is_halved(self) -> None:
+    def test_evidence_without_meaning_hardly_counts_and_a_score_twice_as_sure_is_halved(
+        self,
+    ) -> None:
         labels = labels_of(4000, 0)
         noise = scores(labels_of(4000, 9), 2)
         assert abs(float(stack([scores(labels, 1), noise], labels).weights[1])) < 0.1
@@ -90,14 +97,17 @@ class TestStack:
         labels = labels_of(200, 0)
         own = scores(labels, 1)
         found = stack([own], labels)
-        expected = torch.nn.functional.cross_entropy(found.weights[0] * own + found.level, labels, reduction="sum")
+        expected = torch.nn.functional.cross_entropy(
+            found.weights[0] * own + found.level, labels, reduction="sum"
+        )
         assert abs(found.likelihood + float(expected)) < 0.01
         own_alone = -float(torch.nn.functional.nll_loss(own, labels, reduction="sum"))
         assert found.likelihood >= own_alone - 0.01
 
 
 def test_left_out_rows_in_closed_form_are_those_of_refitting() -> None:
-    """Rows count as in the whole fit (classes equally); without its own row the regression is solved again."""
+    """Rows count as in the whole fit (classes equally); without its own row the regression is
+    solved again."""
     labels = labels_of(30, 0)
     y = torch.nn.functional.one_hot(labels, Z).double()
     x = drawn(1, 30, 4).double() + 2 * torch.eye(4).double()[labels]
@@ -110,7 +120,9 @@ def test_left_out_rows_in_closed_form_are_those_of_refitting() -> None:
 
     def solved(rows: Tensor, at: Tensor) -> Tensor:
         root = counts[rows].sqrt()[:, None]
-        system = root * ridge.kernel(x[rows], x[rows], width) * root.T + ridge.PENALTY * torch.eye(len(rows))
+        system = root * ridge.kernel(x[rows], x[rows], width) * root.T + ridge.PENALTY * torch.eye(
+            len(rows)
+        )
         dual = root * torch.linalg.solve(system, root * (y[rows] - 1 / Z))
         return (ridge.SCALE * ridge.kernel(at, x[rows], width) @ dual).log_softmax(1)
 
@@ -121,15 +133,21 @@ def test_left_out_rows_in_closed_form_are_those_of_refitting() -> None:
 
 
 class TestPrediction:
-    def test_useful_partners_raise_the_likelihood_and_more_of_them_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_useful_partners_raise_the_likelihood_and_more_of_them_more(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         world = World(monkeypatch, useful=True)
-        alone, one, all_of_them = (world.loss(world.predict(present)) for present in ((0,), (0, 1), (0, 1, 2)))
+        alone, one, all_of_them = (
+            world.loss(world.predict(present)) for present in ((0,), (0, 1), (0, 1, 2))
+        )
         torch.testing.assert_close(world.predict((0,)), world.own.exp())
         assert one < alone - 0.1
         assert all_of_them < alone - 0.2
 
     @pytest.mark.parametrize("seed", range(3))
-    def test_useless_partners_are_shut_out(self, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    def test_useless_partners_are_shut_out(
+        self, monkeypatch: pytest.MonkeyPatch, seed: int
+    ) -> None:
         """The answer is the own model's, with slope and levels as the shared rows have them."""
         world = World(monkeypatch, useful=False, seed=20 * seed)
         fitted = stack([world.owner.memory["own.shared"]], world.owner.labels)
@@ -142,20 +160,29 @@ class TestPrediction:
         monkeypatch.setattr(stacking, "GAIN", 1e6)
         assert world.loss(world.predict((0, 1, 2))) > world.loss(joined) + 0.1
 
-    def test_one_other_party_is_stacked_without_self_training(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_other_party_is_stacked_without_self_training(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         world = World(monkeypatch, useful=True)
         off = UnseenSettings(self_training=0.0)
         torch.testing.assert_close(world.predict((0, 1)), world.predict((0, 1), off))
-        assert not torch.allclose(world.predict((0, 1, 2)), world.predict((0, 1, 2), off), atol=1e-3)
+        assert not torch.allclose(
+            world.predict((0, 1, 2)), world.predict((0, 1, 2), off), atol=1e-3
+        )
 
     def test_probabilities_sum_to_one_and_self_training_keeps_the_confidence(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         world = World(monkeypatch, useful=True)
-        trained, stacked = world.predict((0, 1, 2)), world.predict((0, 1, 2), UnseenSettings(self_training=0.0))
+        trained, stacked = (
+            world.predict((0, 1, 2)),
+            world.predict((0, 1, 2), UnseenSettings(self_training=0.0)),
+        )
         for p in (trained, stacked):
             torch.testing.assert_close(p.sum(1), torch.ones(300))
-        torch.testing.assert_close(trained.amax(1).mean(), stacked.amax(1).mean(), atol=1e-3, rtol=0)
+        torch.testing.assert_close(
+            trained.amax(1).mean(), stacked.amax(1).mean(), atol=1e-3, rtol=0
+        )
 
 
 def test_evidence_on_classes_the_others_never_saw_leaves_the_own_belief_as_it_is() -> None:
@@ -167,7 +194,9 @@ def test_evidence_on_classes_the_others_never_saw_leaves_the_own_belief_as_it_is
     assert torch.equal(stacking.neutral(evidence, own, torch.ones(Z, dtype=torch.bool)), evidence)
 
 
-def test_a_class_that_only_unshared_rows_show_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_that_only_unshared_rows_show_is_still_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(monkeypatch, useful=True)
     seen = world.owner.labels != 2
     world.owner = owner_of(world.owner.labels[seen], world.owner.memory["own.shared"][seen])
@@ -179,7 +208,9 @@ def test_a_class_that_only_unshared_rows_show_is_still_found(monkeypatch: pytest
 
 
 class TestFurtherRows:
-    def test_missing_blocks_that_follow_from_the_others_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_blocks_that_follow_from_the_others_are_found(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(stacking, "IMPUTATION_RIDGE", 1e-7)
         first = drawn(0, 200, D)
         units = torch.stack([first, first @ drawn(1, D, D) + 0.5, first @ drawn(2, D, D)])
@@ -197,7 +228,8 @@ class TestFurtherRows:
         assert (found[1] - units[1].mean(0)).abs().max() < 0.3
 
     def further(self) -> tuple[LabelOwner, Tensor]:
-        """12 further rows: 0-3 of party 1, 4-7 of party 2, 8-11 of nobody else; every fourth has no label."""
+        """12 further rows: 0-3 of party 1, 4-7 of party 2, 8-11 of nobody else; every fourth has no
+        label."""
         shared = torch.zeros(M, 12, dtype=torch.bool)
         shared[0], shared[1, :4], shared[2, 4:8] = True, True, True
         labels = torch.arange(12) % Z

@@ -18,7 +18,9 @@ def test_calibrated_figures_are_those_of_the_rows() -> None:
     """In evaluation mode the network then gives what it gave in training mode on these rows."""
     net, rows = LeNet(keys(2), 2, 8), torch.rand(2, 300, 2, 8, 8)
     calibrate(net, rows)
-    torch.testing.assert_close(net.eval()(rows), tracked(net.train(), False)(rows), atol=0.02, rtol=0.01)
+    torch.testing.assert_close(
+        net.eval()(rows), tracked(net.train(), False)(rows), atol=0.02, rtol=0.01
+    )
     calibrate(net, rows)
     first = [m.get_buffer("mean").clone() for m in net.modules() if isinstance(m, BatchNorm)]
     calibrate(net, rows)

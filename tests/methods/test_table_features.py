@@ -1,4 +1,5 @@
-"""What a party sends of a table: bins and thermometers of its numbers, centred on its own rows, row by row."""
+"""What a party sends of a table: bins and thermometers of its numbers, centred on its own rows, row
+by row."""
 
 import torch
 from torch import Tensor
@@ -19,7 +20,8 @@ def rows(seed: int, count: int = 400) -> Tensor:
 
 
 def parts(x: Tensor, learnt: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """One-hot bins (n, C, EDGES + 1) and thermometers (n, C, EDGES), before they were centred and scaled."""
+    """One-hot bins (n, C, EDGES + 1) and thermometers (n, C, EDGES), before they were centred and
+    scaled."""
     raw = (table_features(x, NUMBERS, **learnt) + learnt["centre"][:, None])[0, :, x.shape[-1] :]
     binned = (raw / ROOT).view(len(raw), len(NUMBERS), BINNED)
     return binned[..., : EDGES + 1], binned[..., EDGES + 1 :]
@@ -58,7 +60,9 @@ def test_few_values_have_bins_of_their_own_and_many_have_equally_full_ones() -> 
     assert many.isfinite().sum() == BINS - 1
     assert many[BINS - 1 :].isinf().all()
     onehot, _ = parts(x, learnt)
-    torch.testing.assert_close(onehot[:, 0].sum(0)[:BINS], torch.full((BINS,), 100.0), atol=2, rtol=0)
+    torch.testing.assert_close(
+        onehot[:, 0].sum(0)[:BINS], torch.full((BINS,), 100.0), atol=2, rtol=0
+    )
     assert (onehot[:, 0].sum(0)[BINS:] == 0).all()
 
 
@@ -69,7 +73,8 @@ def test_values_that_hardly_occur_and_constant_numbers_get_no_edge() -> None:
     constant = torch.full((1, 400, 1), 3.0)
     f = table_features(constant, (0,), **learn_features(constant, (0,)))
     assert (f.abs() < 1e-5).all()
-    values = torch.arange(400).view(1, -1, 1) % (FEW + 1)  # one value more than get bins of their own
+    # one value more than get bins of their own
+    values = torch.arange(400).view(1, -1, 1) % (FEW + 1)
     assert learn_features(values.float(), (0,))["edges"].isfinite().sum() == BINS - 1
 
 
@@ -88,7 +93,9 @@ def test_the_features_of_a_row_depend_on_that_row_only() -> None:
     x = rows(2)
     one = table_features(x[:, 7:8], NUMBERS, **learnt)
     torch.testing.assert_close(table_features(x, NUMBERS, **learnt)[:, 7:8], one)
-    assert torch.equal(table_features(x.flip(1), NUMBERS, **learnt).flip(1), table_features(x, NUMBERS, **learnt))
+    assert torch.equal(
+        table_features(x.flip(1), NUMBERS, **learnt).flip(1), table_features(x, NUMBERS, **learnt)
+    )
 
 
 def test_a_table_without_numbers_is_sent_as_it_is_less_its_mean() -> None:

@@ -25,12 +25,16 @@ def test_novelty_finds_the_class_that_no_aligned_row_has() -> None:
 def test_novelty_is_quiet_when_every_class_is_covered() -> None:
     aligned, _ = rows([20, 20, 20], 0)
     pool, _ = rows([100, 100, 60], 1)
-    assert (novelty.strength(novelty.novelty(pool, aligned, torch.arange(M) + 3, groups=1)) < 3.5).all()
+    assert (
+        novelty.strength(novelty.novelty(pool, aligned, torch.arange(M) + 3, groups=1)) < 3.5
+    ).all()
 
 
 def test_a_mixture_has_the_moments_of_its_rows() -> None:
     f, _ = rows([80, 80, 40], 2)
-    means, variances, weights = novelty.mixture(f, torch.ones(f.shape[:2]), torch.arange(M) + 1, 5, D)
+    means, variances, weights = novelty.mixture(
+        f, torch.ones(f.shape[:2]), torch.arange(M) + 1, 5, D
+    )
     share = weights[..., None]
     torch.testing.assert_close((share * means).sum(1), f.mean(1), atol=1e-4, rtol=1e-4)
     second = (share * (variances + means.square())).sum(1)

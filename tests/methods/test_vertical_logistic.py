@@ -1,4 +1,5 @@
-"""Vertical logistic regression: the optimum of the pooled columns, and what its residuals give away."""
+"""Vertical logistic regression: the optimum of the pooled columns, and what its residuals give
+away."""
 
 import numpy as np
 import torch
@@ -24,7 +25,9 @@ def test_residuals_go_down_and_scores_come_up() -> None:
 def test_residuals_give_labels_away() -> None:
     run = played("vertical_logistic", TINY)
     labels = run.worlds[0].owner.labels
-    last = [q for r, party, q, _ in run.transcript if (r, party) == (0, 1) and isinstance(q, Residuals)][-1]
+    last = [
+        q for r, party, q, _ in run.transcript if (r, party) == (0, 1) and isinstance(q, Residuals)
+    ][-1]
     assert torch.equal(last.gradients.argmin(1), labels)
 
 
@@ -40,9 +43,14 @@ def test_it_reaches_the_optimum_of_the_pooled_columns() -> None:
     for members, cohort in run.engine.members():  # type: ignore[union-attr]
         for g, (r, party) in enumerate(members):
             if r == 0:
-                parts[party] = [method.features(cohort, rows)[g] for rows in (cohort.rows.aligned, cohort.rows.query)]
+                parts[party] = [
+                    method.features(cohort, rows)[g]
+                    for rows in (cohort.rows.aligned, cohort.rows.query)
+                ]
     x, query = (torch.cat([parts[m][i] for m in sorted(parts)], 1).numpy() for i in (0, 1))
-    model = LogisticRegression(C=1 / 30.0, max_iter=2000, tol=1e-8).fit(x, world.owner.labels.numpy())
+    model = LogisticRegression(C=1 / 30.0, max_iter=2000, tol=1e-8).fit(
+        x, world.owner.labels.numpy()
+    )
     np.testing.assert_allclose(run.predict()[0].numpy(), model.predict_proba(query), atol=5e-3)
 
 

@@ -1,4 +1,5 @@
-"""Warm-up: the loss falls, two views of a row come to embed alike, nothing else of the party changes."""
+"""Warm-up: the loss falls, two views of a row come to embed alike, nothing else of the party
+changes."""
 
 import torch
 
@@ -22,7 +23,9 @@ def test_views_are_two_different_pictures_of_the_same_rows() -> None:
     party = Party(ProtoEVFL(), image_table(), key=1)
     rows = own_rows(party)
     index = torch.arange(6)[None]
-    first, second = two_views(party, rows, party.keys, WarmUpSettings())(index, torch.tensor(0)).chunk(2, 1)
+    first, second = two_views(party, rows, party.keys, WarmUpSettings())(
+        index, torch.tensor(0)
+    ).chunk(2, 1)
     assert first.shape[:2] == (1, 6)
     assert not torch.equal(first, second)
     assert gather(rows, index).shape == rows[:, :6].shape

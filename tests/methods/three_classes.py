@@ -1,4 +1,5 @@
-"""Rows of three well separated classes at two parties, for the tests of unseen classes and of the batch."""
+"""Rows of three well separated classes at two parties, for the tests of unseen classes and of the
+batch."""
 
 import torch
 from torch import Tensor

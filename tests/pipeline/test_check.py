@@ -1,4 +1,5 @@
-"""`check` shows everything at once: counts, problems with what to do, an estimate that is near the truth."""
+"""`check` shows everything at once: counts, problems with what to do, an estimate that is near the
+truth."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,19 @@ def test_a_good_configuration(config: Config) -> None:
     report = check(config, with_estimate=False)
     assert not report.errors
     bank, insurer, telco = report.parties
-    assert (bank.name, bank.format, insurer.format, telco.file) == ("bank", "parquet", "csv", "telco.csv.gz")
+    assert (bank.name, bank.format, insurer.format, telco.file) == (
+        "bank",
+        "parquet",
+        "csv",
+        "telco.csv.gz",
+    )
     assert bank.columns == {
-        "income": "double", "age": "int64", "branch": "string", "customer_since": "date32[day]", "overdraft": "bool",
-    }  # fmt: skip
+        "income": "double",
+        "age": "int64",
+        "branch": "string",
+        "customer_since": "date32[day]",
+        "overdraft": "bool",
+    }
     assert set(insurer.missing) == {"premium"}
     assert bank.features == (8,)
     assert sum(report.classes.values()) == bank.rows
@@ -42,7 +52,10 @@ def test_the_estimate_of_bytes_is_near_the_truth(config: Config, run: Run) -> No
 @pytest.mark.parametrize("name", ["vanilla", "ss_vfl_i"])
 def test_bytes_that_grow_with_epochs_are_scaled(name: str) -> None:
     method = build(
-        name, "default", "table", {"epochs": 8} if name == "vanilla" else {"head.epochs": 8, "moco.epochs": 2}
+        name,
+        "default",
+        "table",
+        {"epochs": 8} if name == "vanilla" else {"head.epochs": 8, "moco.epochs": 2},
     )
     size = Size((5,), tuple((i, i + 1) for i in range(5)), 256, 128, 10)
     found = estimate(method_facts(method), [size, size], 2)
@@ -59,9 +72,14 @@ def test_all_problems_are_shown_at_once(tmp_path: Path) -> None:
     pq.write_table(pa.concat_tables([bank, bank.slice(0, 2)]), config.party("bank").file)
     insurer = config.party("insurer").file
     insurer.write_text(insurer.read_text().replace('"bonus"', '"default"'))
-    telco = bank.append_column("constant", odd).append_column("rare", gone).drop_columns(["default"])
+    telco = (
+        bank.append_column("constant", odd).append_column("rare", gone).drop_columns(["default"])
+    )
     pq.write_table(telco, tmp_path / "telco.parquet")
-    parties = tuple(replace(p, file=tmp_path / "telco.parquet") if p.name == "telco" else p for p in config.parties)
+    parties = tuple(
+        replace(p, file=tmp_path / "telco.parquet") if p.name == "telco" else p
+        for p in config.parties
+    )
     method = replace(config.method, overrides={"head.epoch": 3})
     report = check(replace(config, parties=parties, method=method))
     errors, warnings = " ".join(report.errors), " ".join(report.warnings)
@@ -72,7 +90,10 @@ def test_all_problems_are_shown_at_once(tmp_path: Path) -> None:
     assert "insurer has a feature called 'default'" in warnings
     assert report.estimate is None
     dropping = replace(config, alignment=replace(config.alignment, on_bad_ids="drop"))
-    assert any("4 rows have no id or share one" in text for text in check(dropping, with_estimate=False).warnings)
+    assert any(
+        "4 rows have no id or share one" in text
+        for text in check(dropping, with_estimate=False).warnings
+    )
 
 
 def test_few_labels_and_few_test_rows_are_told(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ def test_the_own_test_rows_give_the_figures_of_training(run: Run) -> None:
     assert found["subsets"] == kept["subsets"]
 
 
-def test_new_rows_are_told_apart_by_who_has_them(run: Run, new: dict[str, Path], tmp_path: Path) -> None:
+def test_new_rows_are_told_apart_by_who_has_them(
+    run: Run, new: dict[str, Path], tmp_path: Path
+) -> None:
     truth = new["bank"].parent / "truth.csv"
     found = evaluate(run, new, truth)
     assert found["rows"] == pacsv.read_csv(truth).num_rows
@@ -25,7 +27,10 @@ def test_new_rows_are_told_apart_by_who_has_them(run: Run, new: dict[str, Path],
     lines = new["insurer"].read_text().splitlines()
     (tmp_path / "insurer.csv").write_text("\n".join(lines[:51]))
     mixed = evaluate(run, {"bank": new["bank"], "insurer": tmp_path / "insurer.csv"}, truth)
-    assert {name: m["rows"] for name, m in mixed["subsets"].items()} == {"bank": found["rows"] - 50, "bank+insurer": 50}
+    assert {name: m["rows"] for name, m in mixed["subsets"].items()} == {
+        "bank": found["rows"] - 50,
+        "bank+insurer": 50,
+    }
     assert len(labelled_rows(run, new, truth).labels) == found["rows"]
 
 

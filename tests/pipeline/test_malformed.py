@@ -32,7 +32,9 @@ def ragged(path: Path) -> None:
 def mixed_types(path: Path) -> None:
     lines = path.read_text().splitlines()
     cells = lines[5].split(",")
-    path.write_text("\n".join([*lines[:5], ",".join([cells[0], "about 300", *cells[2:]]), *lines[6:]]))
+    path.write_text(
+        "\n".join([*lines[:5], ",".join([cells[0], "about 300", *cells[2:]]), *lines[6:]])
+    )
 
 
 def nan_ids(path: Path) -> None:
@@ -141,8 +143,13 @@ def test_a_file_of_a_million_rows_works_within_memory(config: Config) -> None:
     n = 1_000_000
     known = pq.read_table(config.party("bank").file)["customer_id"].to_numpy()
     ids = np.concatenate([known, 10_000_000 + np.arange(n - len(known))])
-    table = {"customer_id": ids, "premium": rng.normal(size=n).round(3), "claims": rng.poisson(1.0, n),
-             "region": rng.choice(["city", "country"], n), "bonus": rng.integers(0, 9, n)}  # fmt: skip
+    table = {
+        "customer_id": ids,
+        "premium": rng.normal(size=n).round(3),
+        "claims": rng.poisson(1.0, n),
+        "region": rng.choice(["city", "country"], n),
+        "bonus": rng.integers(0, 9, n),
+    }
     import pyarrow.csv as pacsv
 
     with gzip.open(config.path.parent / "insurer.csv.gz", "wb", compresslevel=1) as sink:
@@ -150,7 +157,11 @@ def test_a_file_of_a_million_rows_works_within_memory(config: Config) -> None:
     text = config.path.read_text().replace('"insurer.csv"', '"insurer.csv.gz"')
     config.path.write_text(text)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(config.path)], capture_output=True, text=True, check=False, timeout=600
+        [sys.executable, "-c", PROGRAM, str(config.path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert float(done.stdout) < 1000  # MB on top of what the imports take; the ids alone are 200

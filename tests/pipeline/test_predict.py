@@ -22,8 +22,14 @@ def test_all_parties(run: Run, new: dict[str, Path]) -> None:
     assert found.table().column_names == ["customer_id", "class", "p_no", "p_yes", "parties"]
     assert [int(v) for v in found.ids] == truth["customer_id"].to_pylist()
     assert set(found.contributors()) == {"bank+insurer+telco"}
-    right = [a == b for a, b in zip(found.table()["class"].to_pylist(), truth["default"].to_pylist(), strict=True)]
-    assert sum(right) / len(right) > 0.68  # the classes count the same, so more of the rare one are guessed
+    right = [
+        a == b
+        for a, b in zip(
+            found.table()["class"].to_pylist(), truth["default"].to_pylist(), strict=True
+        )
+    ]
+    # the classes count the same, so more of the rare one are guessed
+    assert sum(right) / len(right) > 0.68
     assert torch.allclose(found.probabilities.sum(1), torch.ones(len(right)), atol=1e-5)
 
 
@@ -42,19 +48,27 @@ def test_rows_are_joined_by_id_and_use_the_parties_that_have_them(
     bank = pq.read_table(new["bank"])
     n = bank.num_rows
     order = list(range(n - 40))[::-1]
-    pq.write_table(bank.take(order), tmp_path / "bank.parquet")  # the last 40 customers are unknown to the bank
+    # the last 40 customers are unknown to the bank
+    pq.write_table(bank.take(order), tmp_path / "bank.parquet")
     found = predict(run, {"bank": tmp_path / "bank.parquet", "telco": new["telco"]})
     assert len(found.ids) == n
     assert found.contributors() == ["bank+telco"] * (n - 40) + ["telco"] * 40
-    both, telco = predict(run, {k: new[k] for k in ("bank", "telco")}), predict(run, {"telco": new["telco"]})
+    both, telco = (
+        predict(run, {k: new[k] for k in ("bank", "telco")}),
+        predict(run, {"telco": new["telco"]}),
+    )
     at = {v: i for i, v in enumerate(both.ids)}
     assert torch.allclose(
-        found.probabilities[: n - 40], both.probabilities[[at[v] for v in found.ids[: n - 40]]], atol=1e-6
+        found.probabilities[: n - 40],
+        both.probabilities[[at[v] for v in found.ids[: n - 40]]],
+        atol=1e-6,
     )
     assert torch.allclose(found.probabilities[n - 40 :], telco.probabilities[n - 40 :], atol=1e-6)
 
 
-def test_written_files_keep_the_type_of_the_ids(run: Run, new: dict[str, Path], tmp_path: Path) -> None:
+def test_written_files_keep_the_type_of_the_ids(
+    run: Run, new: dict[str, Path], tmp_path: Path
+) -> None:
     found = predict(run, {"bank": new["bank"]})
     write_predictions(found, tmp_path / "p.parquet")
     write_predictions(found, tmp_path / "p.csv")
@@ -92,33 +106,48 @@ def test_bad_inputs_are_one_clear_line(run: Run, new: dict[str, Path], tmp_path:
 def unlabelled(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run with two more classes that nobody has labelled."""
     out = tmp_path_factory.mktemp("unlabelled") / "run"
-    quick = {"unseen.least_rows": 50, "rounds.count": 0, "head.members": 1, "head.epochs": 5, "warm.epochs": 1}
+    quick = {
+        "unseen.least_rows": 50,
+        "rounds.count": 0,
+        "head.members": 1,
+        "head.epochs": 5,
+        "warm.epochs": 1,
+    }
     method = replace(config.method, overrides={**config.method.overrides, **quick})
     label = replace(config.label, classes=("no", "yes", "maybe", "never"))
     train_files(replace(config, label=label, method=method), out)
     return open_run(out)
 
 
-def test_examples_and_attributes_name_unseen_classes(unlabelled: Run, new: dict[str, Path], tmp_path: Path) -> None:
+def test_examples_and_attributes_name_unseen_classes(
+    unlabelled: Run, new: dict[str, Path], tmp_path: Path
+) -> None:
     telco = pacsv.read_csv(new["telco"])
-    pacsv.write_csv(telco.slice(40), tmp_path / "telco.csv")  # an example's place among the rows of all parties is not
+    # an example's place among the rows of all parties is not
+    pacsv.write_csv(telco.slice(40), tmp_path / "telco.csv")
     inputs = {**new, "telco": tmp_path / "telco.csv"}  # its place among all rows
     plain = predict(unlabelled, inputs).probabilities
     maybe, never = (40 + int(plain[40:, z].argmax()) for z in (2, 3))
     ids = predict(unlabelled, {"bank": new["bank"]}).ids
     for first, second in ((maybe, never), (never, maybe)):
-        p = predict(unlabelled, inputs, examples={"maybe": f" {ids[first]}.0", "never": ids[second]}).probabilities
+        p = predict(
+            unlabelled, inputs, examples={"maybe": f" {ids[first]}.0", "never": ids[second]}
+        ).probabilities
         assert p[first, 2] > p[first, 3]
         assert p[second, 3] > p[second, 2]
     (tmp_path / "a.csv").write_text("no,0,1\nyes,1,0\nmaybe,2,-1\nnever,-1,2\n")
     (tmp_path / "b.csv").write_text("no,0,1\nyes,1,0\nnever,2,-1\nmaybe,-1,2\n")
-    a, b = (predict(unlabelled, inputs, attributes=tmp_path / f"{n}.csv").probabilities for n in "ab")
+    a, b = (
+        predict(unlabelled, inputs, attributes=tmp_path / f"{n}.csv").probabilities for n in "ab"
+    )
     assert (a[maybe, 2] > a[maybe, 3]) != (b[maybe, 2] > b[maybe, 3])
     with pytest.raises(UserError, match="not every party has the row"):
         predict(unlabelled, inputs, examples={"maybe": ids[0]})
 
 
-def test_bad_examples_are_one_clear_line(unlabelled: Run, run: Run, new: dict[str, Path], tmp_path: Path) -> None:
+def test_bad_examples_are_one_clear_line(
+    unlabelled: Run, run: Run, new: dict[str, Path], tmp_path: Path
+) -> None:
     for examples, message in (
         ({"perhaps": "1"}, "'perhaps' is not a class; the classes are no, yes, maybe, never"),
         ({"yes": "1"}, r"class 'yes' has labelled rows; .* \(maybe, never\)"),

@@ -74,12 +74,17 @@ def test_common_rows_without_a_label_join_the_pools_with_a_note(tmp_path: Path) 
     config = small_example(tmp_path)
     before = prepare(config)
     after = prepare(with_labels(config, {"no": None}))
-    assert len(after.labels) + len(after.test_labels) + 100 < len(before.labels) + len(before.test_labels)
+    assert len(after.labels) + len(after.test_labels) + 100 < len(before.labels) + len(
+        before.test_labels
+    )
     assert any("used as unlabelled rows" in note for note in after.notes)
     for party in after.parties:
         table = party.table
         assert table.further is not None
-        assert sum(map(len, (table.pool, table.aligned, table.query, table.further))) == party.facts["rows"]
+        assert (
+            sum(map(len, (table.pool, table.aligned, table.query, table.further)))
+            == party.facts["rows"]
+        )
 
 
 def test_a_listed_class_without_rows_is_unseen_and_an_unlisted_one_refused(tmp_path: Path) -> None:
@@ -97,14 +102,19 @@ def test_labels_at_no_common_row_are_refused(tmp_path: Path) -> None:
     place = bank.schema.get_field_index("default")
     shared = set(path.read_text().replace('"', "").replace("\n", ",").split(","))
     labels = [
-        None if str(i) in shared else v for i, v in zip(bank["customer_id"].to_pylist(), bank["default"].to_pylist())
+        None if str(i) in shared else v
+        for i, v in zip(bank["customer_id"].to_pylist(), bank["default"].to_pylist())
     ]
-    pq.write_table(bank.set_column(place, "default", pa.array(labels, pa.string())), config.party("bank").file)
+    pq.write_table(
+        bank.set_column(place, "default", pa.array(labels, pa.string())), config.party("bank").file
+    )
     with pytest.raises(UserError, match="no row that all parties share has a label"):
         prepare(config)
 
 
-def test_pools_are_limited_by_rows_and_by_memory(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pools_are_limited_by_rows_and_by_memory(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limited = prepare(replace(config, pool=50))
     assert [len(p.table.pool) for p in limited.parties] == [50] * 3
     assert sum("drawn at random" in note for note in limited.notes) == 3
@@ -129,7 +139,8 @@ def test_the_kept_alignment_is_used_and_checked_against_the_files(tmp_path: Path
         assert party.alignment is not None
         assert before.alignment is not None
         assert party.alignment.digest == found[party.name]["bank"].digest != before.alignment.digest
-    assert torch.equal(world.labels, plain.labels)  # another common order, the same rows in training
+    # another common order, the same rows in training
+    assert torch.equal(world.labels, plain.labels)
     for one, other in zip(world.parties, plain.parties, strict=True):
         for rows in ("pool", "aligned", "query", "further"):
             assert torch.equal(getattr(one.table, rows), getattr(other.table, rows))

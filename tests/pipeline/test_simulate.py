@@ -34,7 +34,10 @@ def test_the_made_up_example(tmp_path: Path) -> None:
     run = open_run(config.output)
     new = {p.name: tmp_path / "new" / p.file.name for p in config.parties}
     truth = tmp_path / "new" / "truth.csv"
-    everyone, two = (evaluate(run, some, truth)["test"] for some in (new, {k: new[k] for k in ("bank", "insurer")}))
+    everyone, two = (
+        evaluate(run, some, truth)["test"]
+        for some in (new, {k: new[k] for k in ("bank", "insurer")})
+    )
     assert everyone["auc"] > 0.82
     assert two["auc"] > 0.7
     alone = [evaluate(run, {name: file}, truth)["test"]["auc"] for name, file in new.items()]
@@ -48,7 +51,11 @@ def test_credit_in_three_companies(tmp_path: Path) -> None:
     report = check(config, with_estimate=False)
     assert not report.errors
     assert report.common is not None
-    assert {p.name: len(p.columns) for p in report.parties} == {"bank": 7, "insurer": 10, "telco": 6}
+    assert {p.name: len(p.columns) for p in report.parties} == {
+        "bank": 7,
+        "insurer": 10,
+        "telco": 6,
+    }
     aligned = align_files(config)
     assert {other: len(pair[other].rows) for other, pair in aligned.items()} == report.pairs
     assert all(len({a.digest for a in pair.values()}) == 1 for pair in aligned.values())

@@ -1,4 +1,5 @@
-"""Training in one process: every method can be kept, guards stand at the border, the same seed gives the same run."""
+"""Training in one process: every method can be kept, guards stand at the border, the same seed
+gives the same run."""
 
 from pathlib import Path
 
@@ -30,9 +31,13 @@ SHORT = {
 }
 
 
-def quick(name: str = "proto_evfl", privacy: PrivacySettings | None = None, **more: object) -> Trained:
+def quick(
+    name: str = "proto_evfl", privacy: PrivacySettings | None = None, **more: object
+) -> Trained:
     known = method_facts(build(name, "default", "table"))["settings"]
-    method = build(name, "default", "table", {k: v for k, v in {**SHORT, **more}.items() if k in known})
+    method = build(
+        name, "default", "table", {k: v for k, v in {**SHORT, **more}.items() if k in known}
+    )
     tables = [tiny.column_table(party=m) for m in range(3)]
     return train(method, tables, tiny.labels(0, tiny.ALIGNED), tiny.CLASSES, privacy=privacy)
 
@@ -64,13 +69,25 @@ def test_a_kept_party_embeds_as_the_trained_one(name: str, tmp_path: Path) -> No
     for m, party in enumerate(trained.parties):
         table = tiny.column_table(party=m)
         encoder = TableEncoder([Number(f"c{i}", 0.0, 1.0, 0.0, None, False) for i in range(5)], {})
-        kept = StoredParty("p", m, ("id",), IdRules(), "refuse", encoder, trained.method, PrivacySettings(), "float32",
-                           party.state())  # fmt: skip
+        kept = StoredParty(
+            "p",
+            m,
+            ("id",),
+            IdRules(),
+            "refuse",
+            encoder,
+            trained.method,
+            PrivacySettings(),
+            "float32",
+            party.state(),
+        )
         kept.save(tmp_path / f"{m}")
         again = StoredParty.load(tmp_path / f"{m}")
         if m in trained.query and (name != "local" or m == 0):
             assert torch.allclose(again.embed([table.query]), trained.query[m], atol=1e-5)
-            assert torch.allclose(again.embed([table.query[:1], table.query[1:]]), trained.query[m], atol=1e-5)
+            assert torch.allclose(
+                again.embed([table.query[:1], table.query[1:]]), trained.query[m], atol=1e-5
+            )
 
 
 def test_reports_and_the_parties_own_epochs_are_heard() -> None:
@@ -104,7 +121,15 @@ def test_what_arrives_is_clipped_and_the_label_party_s_own_rows_are_not() -> Non
     owner = kept(trained)
     louder = {m: f * 100 if m else f for m, f in owner.test.embeddings.items()}
     everyone = torch.ones(3, tiny.QUERY, dtype=torch.bool)
-    assert float(owner.probabilities(louder, everyone).sub(owner.subset(owner.test, (0, 1, 2))).abs().max()) < 1
+    assert (
+        float(
+            owner.probabilities(louder, everyone)
+            .sub(owner.subset(owner.test, (0, 1, 2)))
+            .abs()
+            .max()
+        )
+        < 1
+    )
 
 
 def test_metrics_name_subsets_and_the_commonest_class() -> None:

@@ -27,7 +27,9 @@ def slow(v: torch.Tensor, parties: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("parties", [1, 2, 3, 5])
 def test_the_weights_give_the_mean_over_all_orders(parties: int) -> None:
-    v = torch.randn(1 << parties, dtype=torch.float64, generator=torch.Generator().manual_seed(parties))
+    v = torch.randn(
+        1 << parties, dtype=torch.float64, generator=torch.Generator().manual_seed(parties)
+    )
     assert torch.allclose(shapley(v), slow(v, parties))
     assert torch.isclose(shapley(v).sum(), v[-1] - v[0])
 
@@ -59,10 +61,15 @@ def test_values_of_a_run_add_up_and_lie_in_their_intervals(run: Run, metric: str
     worth = value(owner, owner.test, metric, draws=200)
     assert sum(s.value for s in worth.shares) == pytest.approx(worth.everyone - worth.nobody)
     assert worth.everyone == pytest.approx(owner.metrics["test"][metric])
-    assert worth.subsets["bank+telco"] == pytest.approx(owner.metrics["subsets"]["bank+telco"][metric])
+    assert worth.subsets["bank+telco"] == pytest.approx(
+        owner.metrics["subsets"]["bank+telco"][metric]
+    )
     assert all(s.low <= s.value <= s.high and s.high - s.low < 0.5 for s in worth.shares)
-    assert [s.party for s in worth.shares] == ["insurer", "telco"]  # the bank is where counting begins
-    assert [s.without for s in worth.shares] == [worth.subsets[n] for n in ("bank+telco", "bank+insurer")]
+    # the bank is where counting begins
+    assert [s.party for s in worth.shares] == ["insurer", "telco"]
+    assert [s.without for s in worth.shares] == [
+        worth.subsets[n] for n in ("bank+telco", "bank+insurer")
+    ]
     assert (worth.start, worth.nobody) == ("bank", pytest.approx(owner.metrics["alone"][metric]))
 
 
@@ -81,6 +88,8 @@ def test_what_cannot_be_measured_is_refused(run: Run) -> None:
     owner, test = run.need_owner(), run.need_owner().test
     with pytest.raises(UserError, match="accuracy or auc"):
         value(owner, test, "f1")
-    one = TestRows({m: f[:4] for m, f in test.embeddings.items()}, torch.zeros(4, dtype=torch.int64))
+    one = TestRows(
+        {m: f[:4] for m, f in test.embeddings.items()}, torch.zeros(4, dtype=torch.int64)
+    )
     with pytest.raises(UserError, match="one class only"):
         value(owner, one)

@@ -1,7 +1,8 @@
-"""Coverage-guided fuzzing of the message decoder, by hand: python tests/privacy/fuzz_decode.py -max_total_time=120
+"""Coverage-guided fuzzing of the message decoder, by hand: python tests/privacy/fuzz_decode.py
+-max_total_time=120
 
-Needs `atheris`. Starts from one valid message of each kind. Any exception but MessageError ends the run and leaves the
-bytes in a crash file.
+Needs `atheris`. Starts from one valid message of each kind. Any exception but MessageError ends the
+run and leaves the bytes in a crash file.
 """
 
 import contextlib

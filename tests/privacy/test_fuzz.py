@@ -1,4 +1,5 @@
-"""Decoders meet foreign bytes: a message comes out or MessageError does, nothing else, whatever the bytes."""
+"""Decoders meet foreign bytes: a message comes out or MessageError does, nothing else, whatever the
+bytes."""
 
 import contextlib
 import json
@@ -58,7 +59,9 @@ def test_any_bytes(data: bytes) -> None:
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
     st.integers(0, 40),
 )
-def test_flipped_and_truncated_messages(sample: bytes, flips: list[tuple[int, int]], cut: int) -> None:
+def test_flipped_and_truncated_messages(
+    sample: bytes, flips: list[tuple[int, int]], cut: int
+) -> None:
     data = bytearray(sample)
     for place, value in flips:
         data[place % len(data)] = value
@@ -67,10 +70,22 @@ def test_flipped_and_truncated_messages(sample: bytes, flips: list[tuple[int, in
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
-PLACES = ["__metadata__", "type", "version", "scalars", "dtype", "shape", "data_offsets", "values", "prototypes"]
+PLACES = [
+    "__metadata__",
+    "type",
+    "version",
+    "scalars",
+    "dtype",
+    "shape",
+    "data_offsets",
+    "values",
+    "prototypes",
+]
 
 
 @settings(max_examples=400, deadline=None)

@@ -1,4 +1,5 @@
-"""The ledger: equal to dp-accounting and the closed form, durable, idempotent, and it stops the run."""
+"""The ledger: equal to dp-accounting and the closed form, durable, idempotent, and it stops the
+run."""
 
 import math
 from pathlib import Path
@@ -21,7 +22,9 @@ def test_dp_accounting_and_the_closed_form_agree_within_one_percent(mus: list[fl
 
 def fill(ledger: Ledger, count: int, party: int = 1) -> None:
     for i in range(count):
-        ledger.charge(f"release {i}", party=party, direction="down", sigma=4.0, sensitivity=math.sqrt(2))
+        ledger.charge(
+            f"release {i}", party=party, direction="down", sigma=4.0, sensitivity=math.sqrt(2)
+        )
 
 
 def test_ledger_equals_the_closed_form() -> None:

@@ -1,10 +1,20 @@
-"""Guards: what leaves is made by the guard, once, recorded, and what a method wrote does not get past it."""
+"""Guards: what leaves is made by the guard, once, recorded, and what a method wrote does not get
+past it."""
 
 import pytest
 import torch
 
 from protoevfl.errors import UserError
-from protoevfl.messages import BackwardBatch, Embed, Embeddings, Learn, Learned, WarmUp, decode, encode
+from protoevfl.messages import (
+    BackwardBatch,
+    Embed,
+    Embeddings,
+    Learn,
+    Learned,
+    WarmUp,
+    decode,
+    encode,
+)
 from protoevfl.privacy.defences.noise import SecretNoise, SeededNoise
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, settings_from
@@ -15,7 +25,12 @@ NOISY = PrivacySettings(prototype_noise=4.0, rank=8, releases=1)
 
 
 def learn(round_: int = 0, value: float = 7.0) -> Learn:
-    return Learn(round_, torch.full((CLASSES, WIDTH), value), torch.ones(CLASSES), torch.full((CLASSES,), 1 / CLASSES))
+    return Learn(
+        round_,
+        torch.full((CLASSES, WIDTH), value),
+        torch.ones(CLASSES),
+        torch.full((CLASSES,), 1 / CLASSES),
+    )
 
 
 def guard(settings: PrivacySettings, **more: object) -> OwnerGuard:
@@ -55,10 +70,14 @@ def test_class_rates_go_down_without_the_label_owner_s_own_estimate() -> None:
     one, two = (torch.arange(CLASSES).float() + shift for shift in (1, 3))
     for party, prior in ((0, own), (1, one), (2, two)):
         g.received(party, Learned(embeddings(5)[0], prior))
-    second = g.down(1, Learn(1, torch.ones(CLASSES, WIDTH), torch.ones(CLASSES), (own + one + two) / 3))
+    second = g.down(
+        1, Learn(1, torch.ones(CLASSES, WIDTH), torch.ones(CLASSES), (own + one + two) / 3)
+    )
     assert isinstance(second, Learn)
     assert torch.allclose(second.prior, (one + two) / 2)
-    plain = guard(PrivacySettings()).down(1, Learn(0, torch.ones(CLASSES, WIDTH), torch.ones(CLASSES), own))
+    plain = guard(PrivacySettings()).down(
+        1, Learn(0, torch.ones(CLASSES, WIDTH), torch.ones(CLASSES), own)
+    )
     assert isinstance(plain, Learn)
     assert torch.equal(plain.prior, own)
 
@@ -74,7 +93,10 @@ def test_fresh_releases_are_charged_each() -> None:
 
 def test_a_run_resumed_with_the_same_secret_repeats_its_messages_bit_for_bit() -> None:
     secret = SecretNoise(b"s" * 32)
-    one, two = guard(NOISY, noise=secret).down(1, learn()), guard(NOISY, noise=secret).down(1, learn())
+    one, two = (
+        guard(NOISY, noise=secret).down(1, learn()),
+        guard(NOISY, noise=secret).down(1, learn()),
+    )
     assert encode(one) == encode(two)
     assert encode(guard(NOISY, noise=SecretNoise()).down(1, learn())) != encode(one)
 
@@ -124,7 +146,10 @@ def test_small_classes_are_withheld() -> None:
     labels = labels.clone()
     labels[labels == 2] = 3
     labels[:3] = 2
-    for settings in (PrivacySettings(min_class_count=5), PrivacySettings(min_class_count=5, prototype_noise=4.0)):
+    for settings in (
+        PrivacySettings(min_class_count=5),
+        PrivacySettings(min_class_count=5, prototype_noise=4.0),
+    ):
         g = OwnerGuard(settings, labels, CLASSES)
         g.received(1, Embeddings(f))
         sent = g.down(1, learn())

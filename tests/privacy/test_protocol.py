@@ -13,7 +13,9 @@ def test_the_worst_attack_is_the_largest_mean_and_its_advantage_is_paired() -> N
     finding = investigate(cases(PrivacySettings(), 3), "passive", 1)
     talking = [line for line in finding.lines if line.communicates]
     assert finding.worst.accuracy == max(line.accuracy for line in talking)
-    assert finding.yardstick.accuracy == max(line.accuracy for line in finding.lines if not line.communicates)
+    assert finding.yardstick.accuracy == max(
+        line.accuracy for line in finding.lines if not line.communicates
+    )
     gaps = [a - b for a, b in zip(finding.worst.by_seed, finding.yardstick.by_seed, strict=True)]
     assert abs(finding.advantage - sum(gaps) / 3) < 1e-12
     assert abs(finding.chance - 1 / CLASSES) < 1e-12

@@ -1,4 +1,5 @@
-"""Attack regression: with the default defences the canary stays at chance; take one away and this fails."""
+"""Attack regression: with the default defences the canary stays at chance; take one away and this
+fails."""
 
 import pytest
 
@@ -16,7 +17,8 @@ def canary(settings: PrivacySettings, seeds: int = SEEDS) -> float:
 
 
 def test_default_keeps_the_canary_within_five_points_of_chance_and_of_its_proof() -> None:
-    found = canary(DEFAULT, 96)  # with 6, rounding that turns a direction round moves it by more than a point
+    # with 6, rounding that turns a direction round moves it by more than a point
+    found = canary(DEFAULT, 96)
     assert found <= CHANCE + 0.05 + 0.03  # the maximum over attacks: three points of luck
     assert found <= DEFAULT.guess_bound(ROWS, CLASSES, ROUNDS) + 0.03
 
@@ -26,7 +28,8 @@ def test_default_keeps_the_canary_within_five_points_of_chance_and_of_its_proof(
     [
         PrivacySettings(),
         PrivacySettings(prototype_noise=0.5, rank=16, releases=1),
-        PrivacySettings(prototype_noise=2.0, rank=16),  # too little noise, a fresh release in every round
+        # too little noise, a fresh release in every round
+        PrivacySettings(prototype_noise=2.0, rank=16),
         PrivacySettings(round_digits=3, min_class_count=5, permute_classes=False),
     ],
 )

@@ -1,4 +1,5 @@
-"""No code-executing reader anywhere in the package: pickle, torch.load, yaml.load, eval and their relatives."""
+"""No code-executing reader anywhere in the package: pickle, torch.load, yaml.load, eval and their
+relatives."""
 
 import ast
 from pathlib import Path
@@ -23,10 +24,16 @@ def offences(source: str) -> list[str]:
             found.append(str(node.module))
         elif isinstance(node, ast.Call):
             name = ast.unparse(node.func)
-            safe = any(k.arg == "allow_pickle" and ast.unparse(k.value) == "False" for k in node.keywords)
-            if name in NAMES or (name in CALLS and not (safe and name.endswith(("np.load", "numpy.load")))):
+            safe = any(
+                k.arg == "allow_pickle" and ast.unparse(k.value) == "False" for k in node.keywords
+            )
+            if name in NAMES or (
+                name in CALLS and not (safe and name.endswith(("np.load", "numpy.load")))
+            ):
                 found.append(name)
-            if any(k.arg == "allow_pickle" and ast.unparse(k.value) != "False" for k in node.keywords):
+            if any(
+                k.arg == "allow_pickle" and ast.unparse(k.value) != "False" for k in node.keywords
+            ):
                 found.append(f"{name}(allow_pickle=...)")
     return found
 
@@ -46,4 +53,9 @@ def test_the_check_itself_can_fail(source: str) -> None:
 
 
 def test_harmless_source_passes() -> None:
-    assert offences("import re\nre.compile('x')\nnet.eval()\nnp.load(f, allow_pickle=False)\njson.loads(s)") == []
+    assert (
+        offences(
+            "import re\nre.compile('x')\nnet.eval()\nnp.load(f, allow_pickle=False)\njson.loads(s)"
+        )
+        == []
+    )

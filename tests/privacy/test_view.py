@@ -12,7 +12,9 @@ from .world import CLASSES, ROWS, embeddings, transcript
 def test_each_party_sees_its_own_messages() -> None:
     f, labels = embeddings(0)
     said = transcript(f, labels, PrivacySettings(), 2)
-    both = views([*said, *((p + 1, q, r) for p, q, r in said), (0, WarmUp(), Embeddings(f))], ROWS, CLASSES)
+    both = views(
+        [*said, *((p + 1, q, r) for p, q, r in said), (0, WarmUp(), Embeddings(f))], ROWS, CLASSES
+    )
     assert sorted(both) == [1, 2]
     assert all(e.party == 2 for e in both[2].exchanges)
     assert together(both.values()).parties == (1, 2)

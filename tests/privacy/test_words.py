@@ -7,15 +7,28 @@ import pytest
 from protoevfl.privacy.words import crossing, percent, worst
 
 
-def finding(threat: str, accuracy: float, advantage: float, communicates: bool = True) -> dict[str, object]:
-    return {"threat": threat, "advantage": advantage, "worst": {"accuracy": accuracy, "communicates": communicates}}
+def finding(
+    threat: str, accuracy: float, advantage: float, communicates: bool = True
+) -> dict[str, object]:
+    return {
+        "threat": threat,
+        "advantage": advantage,
+        "worst": {"accuracy": accuracy, "communicates": communicates},
+    }
 
 
 @pytest.mark.parametrize(
     ("value", "half", "shown"),
-    [(None, None, "-"), (0.5, None, "50.0 %"), (0.5, math.nan, "50.0 %"), (1.0, 0.02, "100.0 ± 2.0 %")],
+    [
+        (None, None, "-"),
+        (0.5, None, "50.0 %"),
+        (0.5, math.nan, "50.0 %"),
+        (1.0, 0.02, "100.0 ± 2.0 %"),
+    ],
 )
-def test_an_interval_is_shown_where_there_is_one(value: float | None, half: float | None, shown: str) -> None:
+def test_an_interval_is_shown_where_there_is_one(
+    value: float | None, half: float | None, shown: str
+) -> None:
     assert percent(value, half) == shown
 
 
@@ -26,14 +39,19 @@ def test_the_finding_that_gains_most_from_the_messages_leads_not_the_most_accura
 
 
 def test_of_canaries_what_was_sent_comes_before_what_was_guessed() -> None:
-    facts = {"canary": [finding("passive", 0.3, 0.0, communicates=False), finding("colluding", 0.2, 0.0)]}
+    facts = {
+        "canary": [finding("passive", 0.3, 0.0, communicates=False), finding("colluding", 0.2, 0.0)]
+    }
     assert worst(facts, "canary")["threat"] == "colluding"
 
 
 @pytest.mark.parametrize(
-    ("labels", "attributes", "columns_sent"), [("all", True, True), ("all", False, False), ("shared", True, False)]
+    ("labels", "attributes", "columns_sent"),
+    [("all", True, True), ("all", False, False), ("shared", True, False)],
 )
-def test_columns_that_were_sent_are_not_said_to_have_stayed(labels: str, attributes: bool, columns_sent: bool) -> None:
+def test_columns_that_were_sent_are_not_said_to_have_stayed(
+    labels: str, attributes: bool, columns_sent: bool
+) -> None:
     facts = {
         "crossed": {"by_type": {"Embeddings": {"up": 8, "down": 0}}, "up": 8, "down": 0},
         "config": {"labels": labels},

@@ -19,7 +19,9 @@ NONE = Known(torch.full((ROWS,), -1))  # no label is known
 BARE = PrivacySettings()
 
 
-def embeddings(seed: int, rows: int = ROWS, width: int = WIDTH, spread: float = 0.35) -> tuple[Tensor, Tensor]:
+def embeddings(
+    seed: int, rows: int = ROWS, width: int = WIDTH, spread: float = 0.35
+) -> tuple[Tensor, Tensor]:
     """(f (N, d), labels (N,)): Gaussian classes, the same size each."""
     keys = torch.tensor([rnd.key(seed, "synthetic")])
     labels = torch.arange(rows) % CLASSES
@@ -36,7 +38,8 @@ def transcript(
     rho: float = 0.5,
     seed: int = 0,
 ) -> list[tuple[int, Message, Message]]:
-    """A party that moves its embeddings a little in each round, and an owner that sends their class means."""
+    """A party that moves its embeddings a little in each round, and an owner that sends their class
+    means."""
     guard = OwnerGuard(settings, labels, CLASSES, SeededNoise(seed))
     keys, prior = torch.tensor([rnd.key(seed, "moves")]), torch.full((CLASSES,), 1 / CLASSES)
     said: list[tuple[int, Message, Message]] = [(1, WarmUp(), Embeddings(f))]
@@ -53,7 +56,12 @@ def transcript(
 
 
 def view(
-    seed: int, settings: PrivacySettings, rounds: int = 1, canary: bool = False, rule: str = "none", rho: float = 0.5
+    seed: int,
+    settings: PrivacySettings,
+    rounds: int = 1,
+    canary: bool = False,
+    rule: str = "none",
+    rho: float = 0.5,
 ) -> tuple[View, Tensor]:
     """What party 1 saw, and the labels."""
     f, labels = embeddings(seed)
@@ -64,7 +72,9 @@ def view(
     return replace(seen, own={1: f}, update=rule, rho=rho, rank=rank), labels
 
 
-def cases(settings: PrivacySettings, seeds: int, rounds: int = 1, canary: bool = False) -> list[Case]:
+def cases(
+    settings: PrivacySettings, seeds: int, rounds: int = 1, canary: bool = False
+) -> list[Case]:
     return [Case(s, *view(s, settings, rounds, canary)) for s in range(seeds)]
 
 

@@ -1,4 +1,5 @@
-"""`protoevfl report` on a run directory of `protoevfl train`: one page with names of classes and parties."""
+"""`protoevfl report` on a run directory of `protoevfl train`: one page with names of classes and
+parties."""
 
 import re
 import shutil

@@ -1,4 +1,5 @@
-"""The reference pages of settings: up to date, with every key and every setting, none over 250 lines."""
+"""The reference pages of settings: up to date, with every key and every setting, none over 250
+lines."""
 
 from pathlib import Path
 
@@ -48,5 +49,10 @@ def test_every_setting_of_a_method_is_found_by_following_the_links(method: str) 
 
 
 def test_meanings_are_the_comments_beside_the_fields() -> None:
-    assert "| `minimum` | a whole number from 1 to 2147483647 | `50` | refuse to go on with" in PAGES["settings.md"]
-    assert "| `temperature` | a number or none | `0.2` | of the plans;" in PAGES["method-settings.md"]
+    assert (
+        "| `minimum` | a whole number from 1 to 2147483647 | `50` | refuse to go on with"
+        in PAGES["settings.md"]
+    )
+    assert (
+        "| `temperature` | a number or none | `0.2` | of the plans;" in PAGES["method-settings.md"]
+    )

@@ -1,4 +1,5 @@
-"""The experiments on accuracy hold the paper's cells: all data sets, all class sets, all numbers of parties."""
+"""The experiments on accuracy hold the paper's cells: all data sets, all class sets, all numbers of
+parties."""
 
 import pytest
 
@@ -10,14 +11,24 @@ from tests.reproduction import fake
 
 
 def places(experiment: Experiment, **tags: str) -> list[dict[str, str]]:
-    return [dict(c.tags) for c in experiment.cells if all(c.tags.get(k) == v for k, v in tags.items())]
+    return [
+        dict(c.tags) for c in experiment.cells if all(c.tags.get(k) == v for k, v in tags.items())
+    ]
 
 
-@pytest.mark.parametrize("method", ["proto_evfl", "proto_evfl one_way", "proto_evfl paper", "vanilla", "fedhssl"])
+@pytest.mark.parametrize(
+    "method", ["proto_evfl", "proto_evfl one_way", "proto_evfl paper", "vanilla", "fedhssl"]
+)
 def test_every_method_has_a_cell_for_each_number_of_rows(method: str) -> None:
-    for experiment, datasets in ((accuracy.ACCURACY_IMAGES, IMAGES), (accuracy.ACCURACY_TABLES, TABLES)):
+    for experiment, datasets in (
+        (accuracy.ACCURACY_IMAGES, IMAGES),
+        (accuracy.ACCURACY_TABLES, TABLES),
+    ):
         for dataset in datasets:
-            found = {p["aligned"] for p in places(experiment, dataset=dataset, method=method, setting="normal")}
+            found = {
+                p["aligned"]
+                for p in places(experiment, dataset=dataset, method=method, setting="normal")
+            }
             assert found == set(map(str, ALIGNED))
 
 
@@ -38,24 +49,43 @@ def test_six_and_eight_parties_on_both_image_sets() -> None:
 
 def test_imbalance_needs_no_training_and_names_every_party() -> None:
     for dataset in (*IMAGES, *TABLES):
-        assert {p["party"] for p in places(accuracy.IMBALANCE, dataset=dataset)} == {"1", "2", "3", "4"}
+        assert {p["party"] for p in places(accuracy.IMBALANCE, dataset=dataset)} == {
+            "1",
+            "2",
+            "3",
+            "4",
+        }
 
 
 def test_each_case_is_compared_by_its_own_metric() -> None:
     records = fake.records(accuracy.MARGINS.cells)
     for record in records:
         ours = record["method"] == "proto_evfl"
-        record["metrics"] |= {"accuracy": 0.5 + 0.1 * ours, "balanced_accuracy": 0.5 + 0.2 * ours, "auc": 0.5}
+        record["metrics"] |= {
+            "accuracy": 0.5 + 0.1 * ours,
+            "balanced_accuracy": 0.5 + 0.2 * ours,
+            "auc": 0.5,
+        }
     gaps = {}
     for item in measure(accuracy.MARGINS, Store(records)):
         if item.tags["method"] != "proto_evfl":
-            gaps.setdefault(item.tags["metric"], set()).add(round(item.mean("paired difference") or 0.0, 6))
+            gaps.setdefault(item.tags["metric"], set()).add(
+                round(item.mean("paired difference") or 0.0, 6)
+            )
     assert gaps == {"accuracy": {-10.0}, "balanced_accuracy": {-20.0}, "auc": {0.0}}
 
 
 def test_every_case_has_ours_and_others_in_the_same_setting() -> None:
     for metric in {cell.tags["metric"] for cell in accuracy.MARGINS.cells}:
         cells = [cell for cell in accuracy.MARGINS.cells if cell.tags["metric"] == metric]
-        assert len({(c.config.dataset, c.config.setting, c.config.classes, c.config.aligned) for c in cells}) == 1
+        assert (
+            len(
+                {
+                    (c.config.dataset, c.config.setting, c.config.classes, c.config.aligned)
+                    for c in cells
+                }
+            )
+            == 1
+        )
         assert [c.config.method for c in cells].count("proto_evfl") == 1
         assert len(cells) > 3

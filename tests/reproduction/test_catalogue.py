@@ -6,10 +6,26 @@ from protoevfl.reproduction.catalogue import EXPERIMENTS, select
 from protoevfl.settings.presets import build, presets
 
 NAMES = [
-    "accuracy_images", "accuracy_tables", "ablation", "selection", "rare_classes", "communication", "convergence",
-    "rounds", "training_time", "parties", "label_inference", "noise_representations", "noise_prototypes", "imbalance",
-    "gradient_norm", "pieces", "margins", "labels", "overlap",
-]  # fmt: skip
+    "accuracy_images",
+    "accuracy_tables",
+    "ablation",
+    "selection",
+    "rare_classes",
+    "communication",
+    "convergence",
+    "rounds",
+    "training_time",
+    "parties",
+    "label_inference",
+    "noise_representations",
+    "noise_prototypes",
+    "imbalance",
+    "gradient_norm",
+    "pieces",
+    "margins",
+    "labels",
+    "overlap",
+]
 
 
 def test_all_experiments_of_the_paper_are_listed() -> None:
@@ -26,7 +42,10 @@ def test_cells_have_their_own_place_and_known_parts(name: str) -> None:
     for cells in (experiment.cells, experiment.quick):
         assert cells
         places = [
-            tuple(c.tags.get(n, "") for n in (*experiment.rows, *experiment.columns, *experiment.reach, "length"))
+            tuple(
+                c.tags.get(n, "")
+                for n in (*experiment.rows, *experiment.columns, *experiment.reach, "length")
+            )
             for c in cells
         ]
         assert len(places) == len(set(places)), [p for p in places if places.count(p) > 1][:3]
@@ -36,9 +55,15 @@ def test_cells_have_their_own_place_and_known_parts(name: str) -> None:
 
 
 def _settings() -> list[tuple[str, str, tuple[tuple[str, object], ...]]]:
-    cells = [c for e in EXPERIMENTS.values() for c in (*e.cells, *e.quick) if c.config.method != "split"]
+    cells = [
+        c for e in EXPERIMENTS.values() for c in (*e.cells, *e.quick) if c.config.method != "split"
+    ]
     own = {
-        (c.config.method, c.config.preset, tuple((k, v) for k, v in c.config.overrides.items() if k[:8] != "privacy."))
+        (
+            c.config.method,
+            c.config.preset,
+            tuple((k, v) for k, v in c.config.overrides.items() if k[:8] != "privacy."),
+        )
         for c in cells
     }
     return sorted(own, key=repr)
@@ -46,7 +71,8 @@ def _settings() -> list[tuple[str, str, tuple[tuple[str, object], ...]]]:
 
 def test_every_cell_s_method_accepts_its_settings() -> None:
     for method, preset, overrides in _settings():
-        if preset in presets(method):  # presets are data; one that is not there is reported when it is run
+        # presets are data; one that is not there is reported when it is run
+        if preset in presets(method):
             build(method, preset, "digits", dict(overrides))
 
 
@@ -62,10 +88,23 @@ def test_quick_cells_are_small() -> None:
         for cell in experiment.quick:
             assert cell.config.dataset in ("digits", "credit")
             assert cell.config.aligned <= 100
-            assert all(v <= 8 for k, v in cell.config.overrides.items() if k.endswith(("epochs", "count")))
+            assert all(
+                v <= 8 for k, v in cell.config.overrides.items() if k.endswith(("epochs", "count"))
+            )
 
 
 def test_important_cells_come_first() -> None:
-    first = [c for e in EXPERIMENTS.values() for c in e.cells if c.priority == 0 and c.config.method != "split"]
-    assert {c.config.method for c in first} == {"proto_evfl", "vanilla", "fedhssl", "ss_vfl_c", "local"}
+    first = [
+        c
+        for e in EXPERIMENTS.values()
+        for c in e.cells
+        if c.priority == 0 and c.config.method != "split"
+    ]
+    assert {c.config.method for c in first} == {
+        "proto_evfl",
+        "vanilla",
+        "fedhssl",
+        "ss_vfl_c",
+        "local",
+    }
     assert {(c.config.aligned, c.config.setting) for c in first} == {(200, "normal")}

@@ -31,7 +31,9 @@ def test_bytes_rounds_and_curves_share_their_runs() -> None:
 def test_all_methods_are_timed_on_the_same_rows() -> None:
     by_method = defaultdict(set)
     for cell in TRAINING_TIME.cells:
-        by_method[cell.config.method].add((cell.config.dataset, cell.config.aligned, cell.config.setting))
+        by_method[cell.config.method].add(
+            (cell.config.dataset, cell.config.aligned, cell.config.setting)
+        )
         assert not cell.config.overrides
     assert len(by_method) > 1
     assert len(set(map(frozenset, by_method.values()))) == 1

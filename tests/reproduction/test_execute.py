@@ -1,4 +1,5 @@
-"""Filling a records file: what is there is not run, a stop loses nothing, a failure stops nobody else."""
+"""Filling a records file: what is there is not run, a stop loses nothing, a failure stops nobody
+else."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +70,8 @@ def test_budget_starts_nothing_that_would_not_fit(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     jobs = plan([SELECTION], [0, 1], [])
     assert execute(jobs, file, budget=0.0).left_out == len(jobs)
-    first = fake.record(jobs[0].config, 9)  # a record that says: a run of this method takes 100 s a seed
+    # a record that says: a run of this method takes 100 s a seed
+    first = fake.record(jobs[0].config, 9)
     records.append(file, {**first, "seconds": 100.0})
     assert execute(jobs, file, budget=150.0).left_out == len(jobs)
     assert execute(jobs, file, budget=1e6).left_out == 0
@@ -90,7 +92,9 @@ def test_several_processes_give_the_same_records(tmp_path: Path) -> None:
     jobs = plan([EXPERIMENTS["imbalance"]], [0, 1], [], quick=True)
     execute(jobs, tmp_path / "one.jsonl")
     execute(jobs, tmp_path / "two.jsonl", workers=2)
-    one, two = (sorted(records.read(tmp_path / n), key=records.key) for n in ("one.jsonl", "two.jsonl"))
+    one, two = (
+        sorted(records.read(tmp_path / n), key=records.key) for n in ("one.jsonl", "two.jsonl")
+    )
     assert [r["split_hash"] for r in one] == [r["split_hash"] for r in two]
 
 
@@ -101,7 +105,8 @@ def test_a_dead_process_stops_nobody_else(tmp_path: Path) -> None:
     assert state.done == 4
     assert "its process died" in state.failures[bad.title]
     there = {r["dataset"] for r in records.read(tmp_path / "r.jsonl")}
-    assert there >= {"d1", "d2"}  # the one beside it may have died with it: it is named and run next time
+    # the one beside it may have died with it: it is named and run next time
+    assert there >= {"d1", "d2"}
     assert len(there) + len(state.failures) == 4
 
 
@@ -136,7 +141,9 @@ def test_seeds_that_do_not_fit_together_run_one_by_one(monkeypatch: pytest.Monke
 
 
 def test_what_a_user_can_mend_is_said_in_full_and_the_rest_with_its_place() -> None:
-    assert attempt(Job("protoevfl.bench.run:run", RunConfig(method="nothing"), (0,)), "cpu", "loop") == (
+    assert attempt(
+        Job("protoevfl.bench.run:run", RunConfig(method="nothing"), (0,)), "cpu", "loop"
+    ) == (
         [],
         "unknown method 'nothing'; there are " + ", ".join(_methods()),
     )

@@ -8,14 +8,21 @@ from protoevfl.reproduction.grid import cell, small, smalls
 
 def test_a_method_with_a_preset_is_one_row_and_two_settings() -> None:
     made = cell("adult", "proto_evfl one_way", 600)
-    assert (made.config.method, made.config.preset, made.config.aligned) == ("proto_evfl", "one_way", 600)
+    assert (made.config.method, made.config.preset, made.config.aligned) == (
+        "proto_evfl",
+        "one_way",
+        600,
+    )
     assert made.tags["method"] == grid.name_of("proto_evfl", "one_way")
     assert grid.name_of("vanilla") == "vanilla"
 
 
 def test_a_setting_without_classes_is_about_the_papers_class_3() -> None:
     assert cell("modelnet10", "vanilla", setting="zero_shot").config.classes == (grid.ABSENT,)
-    assert cell("modelnet10", "vanilla", setting="few_shot", classes=(1, 2)).config.classes == (1, 2)
+    assert cell("modelnet10", "vanilla", setting="few_shot", classes=(1, 2)).config.classes == (
+        1,
+        2,
+    )
     assert cell("modelnet10", "vanilla").config.classes == ()
 
 
@@ -26,7 +33,9 @@ def test_the_number_of_parties_is_told_by_the_tag() -> None:
 
 @pytest.mark.parametrize("method", grid.QUICK)
 def test_a_small_cell_keeps_its_own_settings_and_shortens_what_is_long(method: str) -> None:
-    made = small(cell("modelnet10", method, 1000, overrides={"epochs": 80, "privacy.rank": 2}, length="80"))
+    made = small(
+        cell("modelnet10", method, 1000, overrides={"epochs": 80, "privacy.rank": 2}, length="80")
+    )
     assert (made.config.dataset, made.config.aligned, made.config.pool) == ("digits", 100, 100)
     assert made.config.overrides["epochs"] == 3
     assert made.config.overrides["privacy.rank"] == 2

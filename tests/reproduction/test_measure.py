@@ -61,21 +61,27 @@ def test_differences_are_taken_seed_by_seed_within_a_group() -> None:
         record
         for cell in experiment.cells
         for record in fake.records([cell], seeds=(0, 1, 2))
-        if not (cell.tags["piece"] == "no gate" and record["seed"] == 1)  # a seed that one of the two lacks is left out
+        # a seed that one of the two lacks is left out
+        if not (cell.tags["piece"] == "no gate" and record["seed"] == 1)
     ]
     found = {
-        (m.tags["dataset"], m.tags["decides"], m.tags["piece"]): m.samples for m in measure(experiment, Store(records))
+        (m.tags["dataset"], m.tags["decides"], m.tags["piece"]): m.samples
+        for m in measure(experiment, Store(records))
     }
     base = found["modelnet10", "head", "default"]
     assert base["paired difference"].n == 0
     gaps = found["modelnet10", "head", "no gate"]["paired difference"].values
     own = found["modelnet10", "head", "no gate"]["accuracy"].values
-    assert gaps == pytest.approx([own[0] - base["accuracy"].values[0], own[1] - base["accuracy"].values[2]])
+    assert gaps == pytest.approx(
+        [own[0] - base["accuracy"].values[0], own[1] - base["accuracy"].values[2]]
+    )
 
 
 def test_rows_are_averaged_over_the_same_data_sets() -> None:
     experiment = EXPERIMENTS["rounds"]
-    lacks = [c for c in experiment.cells if (c.tags["method"], c.tags["dataset"]) == ("fedhssl", "adult")]
+    lacks = [
+        c for c in experiment.cells if (c.tags["method"], c.tags["dataset"]) == ("fedhssl", "adult")
+    ]
     records = fake.records([c for c in experiment.cells if c not in lacks])
     assert lacks
     assert all(m.samples["rounds"].n == 3 for m in measure(experiment, Store(records)))

@@ -14,7 +14,9 @@ def test_every_table_of_the_paper_is_there_and_numeric() -> None:
 
 def test_keys_name_each_row_once() -> None:
     for name in {e.source for e in EXPERIMENTS.values() if e.source}:
-        rows = [tuple(row[k] for k in paper_numbers.keys(name)) for row in paper_numbers.table(name)]
+        rows = [
+            tuple(row[k] for k in paper_numbers.keys(name)) for row in paper_numbers.table(name)
+        ]
         assert len(rows) == len(set(rows)), name
 
 
@@ -28,7 +30,9 @@ def test_every_printed_number_has_a_cell_of_ours() -> None:
         for cell in experiment.cells:
             tags = {
                 **cell.tags,
-                "method": paper_numbers.ALIASES.get(cell.tags.get("method", ""), cell.tags.get("method", "")),
+                "method": paper_numbers.ALIASES.get(
+                    cell.tags.get("method", ""), cell.tags.get("method", "")
+                ),
             }
             ours.add(tuple(tags.get(n, "") for n in names))
         theirs = {tuple(row[n] for n in names) for row in paper_numbers.table(experiment.source)}
@@ -48,6 +52,13 @@ def test_quick_cells_have_no_printed_number() -> None:
 
 def test_both_forms_of_ss_vfl_stand_beside_the_paper_s_and_one_way_beside_none() -> None:
     tags = {"dataset": "modelnet10", "aligned": "200", "setting": "normal"}
-    assert paper_numbers.find("accuracy_images", {**tags, "method": "ss_vfl_i"}, "accuracy") == 69.74
-    assert paper_numbers.find("accuracy_images", {**tags, "method": "ss_vfl_c"}, "accuracy") == 69.74
-    assert paper_numbers.find("accuracy_images", {**tags, "method": "proto_evfl one_way"}, "accuracy") is None
+    assert (
+        paper_numbers.find("accuracy_images", {**tags, "method": "ss_vfl_i"}, "accuracy") == 69.74
+    )
+    assert (
+        paper_numbers.find("accuracy_images", {**tags, "method": "ss_vfl_c"}, "accuracy") == 69.74
+    )
+    assert (
+        paper_numbers.find("accuracy_images", {**tags, "method": "proto_evfl one_way"}, "accuracy")
+        is None
+    )

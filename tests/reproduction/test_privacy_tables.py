@@ -2,7 +2,8 @@ from protoevfl.reproduction.catalogue import EXPERIMENTS
 
 
 def test_noise_on_representations_always_has_a_bound() -> None:
-    """Noise on rows of any length would guarantee nothing; the bound alone has a line of its own."""
+    """Noise on rows of any length would guarantee nothing; the bound alone has a line of its
+    own."""
     cells = EXPERIMENTS["noise_representations"].cells
     noisy = [c.config.overrides for c in cells if "privacy.embedding_noise" in c.config.overrides]
     assert noisy
@@ -16,6 +17,9 @@ def test_noise_on_prototypes_is_measured_where_prototypes_are_sent_as_they_are()
 
 def test_every_method_of_label_inference_is_attacked_at_both_sizes() -> None:
     cells = EXPERIMENTS["label_inference"].cells
-    sizes = {m: {c.config.aligned for c in cells if c.tags["method"] == m} for m in {c.tags["method"] for c in cells}}
+    sizes = {
+        m: {c.config.aligned for c in cells if c.tags["method"] == m}
+        for m in {c.tags["method"] for c in cells}
+    }
     assert all(found == {200, 1000} for found in sizes.values())
     assert {"proto_evfl one_way", "vanilla", "fedhssl", "one_shot"} <= set(sizes)

@@ -5,7 +5,10 @@ import pytest
 from protoevfl.bench.run import RunConfig
 from protoevfl.reproduction.spec import MEGABYTES, Cell, Field, dig, percent
 
-RECORD = {"metrics": {"accuracy": 0.25, "subsets": {"0+1": 0.5}, "gate": [[0.1, 0.9]]}, "bytes": {"up": 3, "down": 4}}
+RECORD = {
+    "metrics": {"accuracy": 0.25, "subsets": {"0+1": 0.5}, "gate": [[0.1, 0.9]]},
+    "bytes": {"up": 3, "down": 4},
+}
 
 
 @pytest.mark.parametrize(

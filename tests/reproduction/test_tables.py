@@ -16,12 +16,16 @@ def test_grids_hold_every_cell_once() -> None:
         grid = grids(experiment, measured)[0]
         numbers = [text for row in grid.texts for text in row[len(experiment.rows) :] if text]
         shown = experiment.quantities[:1] if experiment.columns else experiment.quantities
-        assert len(numbers) == sum(item.samples[q.name].n > 0 for item in measured for q in shown), experiment.name
+        assert len(numbers) == sum(
+            item.samples[q.name].n > 0 for item in measured for q in shown
+        ), experiment.name
 
 
 def test_csv_has_the_difference_to_the_paper() -> None:
     experiment = EXPERIMENTS["selection"]
-    lines = comma_separated(experiment, measure(experiment, Store(fake.records(experiment.cells)))).splitlines()
+    lines = comma_separated(
+        experiment, measure(experiment, Store(fake.records(experiment.cells)))
+    ).splitlines()
     assert lines[0] == "strategy,aligned,quantity,mean,std,seeds,paper,paper_std,difference"
     fields = lines[1].split(",")
     assert fields[:3] == ["cosine_similarity", "200", "accuracy (%)"]
@@ -49,7 +53,9 @@ def test_columns_and_rows_that_nothing_fills_are_left_out() -> None:
     experiment = EXPERIMENTS["accuracy_images"]
     some = [cell for cell in experiment.cells if cell.tags["method"] in ("laser", "fedcvt")]
     recall = [
-        g for g in grids(experiment, measure(experiment, Store(fake.records(experiment.cells)))) if "unseen" in g.title
+        g
+        for g in grids(experiment, measure(experiment, Store(fake.records(experiment.cells))))
+        if "unseen" in g.title
     ]
     assert all("zero_shot" in name for name in recall[0].head[2:])
     balanced = grids(experiment, measure(experiment, Store(fake.records(some))))[1]

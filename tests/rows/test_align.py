@@ -1,4 +1,5 @@
-"""Alignment: exact, the same order everywhere, spelling traps harmless or refused, tampering refused, sizes only."""
+"""Alignment: exact, the same order everywhere, spelling traps harmless or refused, tampering
+refused, sizes only."""
 
 import numpy as np
 import pytest
@@ -78,7 +79,9 @@ def test_empty_and_repeated_ids_never_reach_the_protocol() -> None:
 
 def test_minimum_names_the_likely_reason() -> None:
     parties = {"bank": ids(*(f"{i:05d}" for i in range(90))), "shop": ids(*range(90))}
-    with pytest.raises(UserError, match=r"only 0 rows in common, fewer than the minimum 50.*5 to 5 characters"):
+    with pytest.raises(
+        UserError, match=r"only 0 rows in common, fewer than the minimum 50.*5 to 5 characters"
+    ):
         align(parties, "bank", processes=1)
     with pytest.raises(UserError, match="leading zeros"):
         plain_intersection(parties, minimum=50)
@@ -99,9 +102,15 @@ def test_what_crosses_has_only_sizes_in_it() -> None:
     _, passive, (setup, request, response, selection) = exchange(a, b)
     rules = a.rules.digest()
     assert len(decode(setup, "setup", rules)) == 3 * POINT
-    assert len(decode(request, "request", rules)) == len(decode(response, "response", rules)) == 9 * POINT
+    assert (
+        len(decode(request, "request", rules))
+        == len(decode(response, "response", rules))
+        == 9 * POINT
+    )
     assert passive.select(selection)[0].counts["active_ids"] == 9
-    assert not any(value.encode() in setup + request + response + selection for value in a.values[:7])
+    assert not any(
+        value.encode() in setup + request + response + selection for value in a.values[:7]
+    )
 
 
 def test_keys_are_fresh_every_run() -> None:

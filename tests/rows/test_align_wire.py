@@ -1,11 +1,18 @@
-"""Whatever bytes arrive, decoding gives the payload that was sent or an AlignmentError, nothing else."""
+"""Whatever bytes arrive, decoding gives the payload that was sent or an AlignmentError, nothing
+else."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protoevfl.rows.align_wire import AlignmentError, decode, encode, pack_selection, unpack_selection
+from protoevfl.rows.align_wire import (
+    AlignmentError,
+    decode,
+    encode,
+    pack_selection,
+    unpack_selection,
+)
 from protoevfl.rows.ids import IdRules
 from protoevfl.rows.psi_worker import POINT
 
@@ -20,7 +27,9 @@ def test_any_bytes(kind: str, message: bytes) -> None:
 
 
 @given(st.integers(0, 5), st.integers(0, 5 * POINT + 45), st.integers(1, 255))
-def test_a_flipped_head_or_cut_message_is_refused_or_the_points_are_whole(n: int, at: int, flip: int) -> None:
+def test_a_flipped_head_or_cut_message_is_refused_or_the_points_are_whole(
+    n: int, at: int, flip: int
+) -> None:
     message = bytearray(encode("setup", RULES, b"\2" * POINT * n))
     at %= len(message)
     message[at] ^= flip
@@ -37,5 +46,7 @@ def test_a_flipped_head_or_cut_message_is_refused_or_the_points_are_whole(n: int
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=9))
 def test_selection_round_trip(places: list[int]) -> None:
     packed = pack_selection(b"k" * 32, b"p" * 32, np.array(places, np.int64))
-    key, proof, again = unpack_selection(decode(encode("selection", RULES, packed), "selection", RULES))
+    key, proof, again = unpack_selection(
+        decode(encode("selection", RULES, packed), "selection", RULES)
+    )
     assert (key, proof, again.tolist()) == (b"k" * 32, b"p" * 32, places)

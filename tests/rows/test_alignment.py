@@ -1,4 +1,5 @@
-"""An alignment survives its folder exactly; any change to rows, file or digest is caught before training."""
+"""An alignment survives its folder exactly; any change to rows, file or digest is caught before
+training."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -74,5 +75,9 @@ def test_order_depends_on_ids_and_key_only() -> None:
 
 def test_proof_is_of_the_list_and_the_role() -> None:
     key = digest_key(b"k")
-    proofs = {prove(key, r, v) for r in ("active", "passive") for v in (["a", "b"], ["b", "a"], ["ab"], ["a"])}
+    proofs = {
+        prove(key, r, v)
+        for r in ("active", "passive")
+        for v in (["a", "b"], ["b", "a"], ["ab"], ["a"])
+    }
     assert len(proofs) == 8

@@ -1,4 +1,5 @@
-"""Attributes of classes: in the order of the classes, whatever the order of the file; what is wrong is said by line."""
+"""Attributes of classes: in the order of the classes, whatever the order of the file; what is wrong
+is said by line."""
 
 from pathlib import Path
 
@@ -15,7 +16,9 @@ NAMES = ("no", "yes", "perhaps")
 def test_lines_may_stand_in_any_order(tmp_path: Path, header: str) -> None:
     file = tmp_path / "a.csv"
     file.write_text(f"{header}yes, 1, 2.5\n\nperhaps,0,-1e3\nno,3,4\n", encoding="utf-8-sig")
-    assert torch.equal(read_attributes(file, NAMES), torch.tensor([[3.0, 4.0], [1.0, 2.5], [0.0, -1000.0]]))
+    assert torch.equal(
+        read_attributes(file, NAMES), torch.tensor([[3.0, 4.0], [1.0, 2.5], [0.0, -1000.0]])
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,10 @@ def test_what_is_wrong_is_said(tmp_path: Path, text: str, message: str) -> None:
 
 def test_files_that_are_no_csv(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1\xff\xfe\x80")
-    for file, message in (("a.parquet", "not a CSV file in UTF-8"), ("b.csv", "cannot read"), (".", "cannot read")):
+    for file, message in (
+        ("a.parquet", "not a CSV file in UTF-8"),
+        ("b.csv", "cannot read"),
+        (".", "cannot read"),
+    ):
         with pytest.raises(UserError, match=message):
             read_attributes(tmp_path / file, NAMES)

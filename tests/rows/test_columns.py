@@ -1,4 +1,5 @@
-"""Image columns keep their pixels, whatever list type holds them; wrong sizes are refused with the row."""
+"""Image columns keep their pixels, whatever list type holds them; wrong sizes are refused with the
+row."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +11,13 @@ from protoevfl.rows.columns import as_images, looks_numeric
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 12)
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.uint8(), 12), pa.list_(pa.uint8()), pa.large_list(pa.uint8())])
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.uint8(), 12), pa.list_(pa.uint8()), pa.large_list(pa.uint8())]
+)
 def test_images(kind: pa.DataType) -> None:
-    column = pa.chunked_array([pa.array(PIXELS[:1].tolist(), kind), pa.array(PIXELS[1:].tolist(), kind)])
+    column = pa.chunked_array(
+        [pa.array(PIXELS[:1].tolist(), kind), pa.array(PIXELS[1:].tolist(), kind)]
+    )
     images = as_images(column, (3, 2, 2), "p")
     assert images.dtype == np.uint8
     assert np.array_equal(images, PIXELS.reshape(2, 3, 2, 2))
@@ -36,6 +41,8 @@ def test_refusals() -> None:
         as_images(pa.array(["x"]), (1, 2), "p")
 
 
-@pytest.mark.parametrize(("text", "number"), [("1", True), ("-1.5e3", True), (".5", True), ("1a", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("1", True), ("-1.5e3", True), (".5", True), ("1a", False), ("", False)]
+)
 def test_looks_numeric(text: str, number: bool) -> None:
     assert looks_numeric(text) is number

@@ -1,4 +1,5 @@
-"""CSV: the types that a survey finds hold for every row and are those of reading at once; what is wrong is said."""
+"""CSV: the types that a survey finds hold for every row and are those of reading at once; what is
+wrong is said."""
 
 import gzip
 from pathlib import Path
@@ -30,16 +31,35 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_files, "_READ", pacsv.ReadOptions(block_size=64))
 
 
-EARLY = {"nothing": "", "whole": "1", "number": "1.5", "truth": "false", "day": "2019-01-01", "time": "01:02:03",
-         "moment": "2019-01-01 00:00:00", "zone": "2019-01-01T00:00:00Z"}  # fmt: skip
-LATE = {"whole": "7", "huge": "99999999999999999999", "number": "2.5", "truth": "true", "day": "2020-01-02",
-        "time": "12:30:00", "moment": "2020-01-02 03:04:05", "instant": "2020-01-02 03:04:05.123",
-        "zone": "2020-01-02T03:04:05Z", "text": "x"}  # fmt: skip
+EARLY = {
+    "nothing": "",
+    "whole": "1",
+    "number": "1.5",
+    "truth": "false",
+    "day": "2019-01-01",
+    "time": "01:02:03",
+    "moment": "2019-01-01 00:00:00",
+    "zone": "2019-01-01T00:00:00Z",
+}
+LATE = {
+    "whole": "7",
+    "huge": "99999999999999999999",
+    "number": "2.5",
+    "truth": "true",
+    "day": "2020-01-02",
+    "time": "12:30:00",
+    "moment": "2020-01-02 03:04:05",
+    "instant": "2020-01-02 03:04:05.123",
+    "zone": "2020-01-02T03:04:05Z",
+    "text": "x",
+}
 
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("early", EARLY)
-def test_a_value_far_down_gives_the_type_that_reading_at_once_gives(tmp_path: Path, early: str) -> None:
+def test_a_value_far_down_gives_the_type_that_reading_at_once_gives(
+    tmp_path: Path, early: str
+) -> None:
     for late, value in LATE.items():
         path = file(tmp_path, "a,b\n" + f"{EARLY[early]},zzz\n" * 30 + f"{value},zzz\n")
         found, whole = streamed(path, ["a"]), csv_files.read(path, ["a"], ())
@@ -64,7 +84,9 @@ def test_a_line_break_within_quotes_does_not_end_the_row(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("value", ["utf-8", "UTF8", "codec", "straddling", "Empty CSV", "Expected 2 columns, got 3"])
+@pytest.mark.parametrize(
+    "value", ["utf-8", "UTF8", "codec", "straddling", "Empty CSV", "Expected 2 columns, got 3"]
+)
 def test_a_value_that_reads_like_an_error_is_a_value(tmp_path: Path, value: str) -> None:
     path = file(tmp_path, "a,b\n" + "1,2\n" * 40 + f'"{value}",3\n')
     assert streamed(path, ["a", "b"])["a"].to_pylist() == ["1"] * 40 + [value]
@@ -91,9 +113,18 @@ def test_names_and_values_beyond_ascii(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "mark"),
-    [("a,b", ","), ("a;b,c;d", ";"), ("a\tb", "\t"), ("a|b", "|"), ('"x;y;z",b', ","), ("only", ",")],
+    [
+        ("a,b", ","),
+        ("a;b,c;d", ";"),
+        ("a\tb", "\t"),
+        ("a|b", "|"),
+        ('"x;y;z",b', ","),
+        ("only", ","),
+    ],
 )
-def test_the_delimiter_is_the_commonest_mark_outside_quotes(tmp_path: Path, line: str, mark: str) -> None:
+def test_the_delimiter_is_the_commonest_mark_outside_quotes(
+    tmp_path: Path, line: str, mark: str
+) -> None:
     assert csv_files.delimiter(file(tmp_path, line + "\n1;2;3;4\n")) == mark
 
 
@@ -104,7 +135,9 @@ def test_a_suffix_in_capitals_is_unpacked_too(tmp_path: Path, name: str) -> None
     assert streamed(path, ["a"])["a"].to_pylist() == [1]
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf"], ids=["nothing", "blank lines", "only a mark"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n\n", b"\xef\xbb\xbf"], ids=["nothing", "blank lines", "only a mark"]
+)
 @pytest.mark.parametrize("name", ["e.csv", "e.csv.gz"])
 def test_a_file_without_a_header_is_empty(tmp_path: Path, content: bytes, name: str) -> None:
     path = file(tmp_path, gzip.compress(content) if name.endswith("gz") else content, name)
@@ -152,5 +185,7 @@ def test_a_missing_file_and_a_missing_column_are_named(tmp_path: Path) -> None:
 
 def test_the_name_that_occurs_twice_is_given() -> None:
     csv_files.check_unique(Path("bank.csv"), ["a", "A", "b"])
-    with pytest.raises(UserError, match=r"bank\.csv: the column name 'b' occurs more than once; rename one"):
+    with pytest.raises(
+        UserError, match=r"bank\.csv: the column name 'b' occurs more than once; rename one"
+    ):
         csv_files.check_unique(Path("bank.csv"), ["a", "b", "b", "a"])

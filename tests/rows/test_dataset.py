@@ -28,4 +28,11 @@ def test_held_out_rows_are_the_same_every_time_and_a_share_of_each_class() -> No
 @pytest.mark.parametrize("bad", [-1, 2])
 def test_labels_outside_the_classes_are_refused(bad: int) -> None:
     with pytest.raises(UserError, match=r"0\.\.1"):
-        Dataset("own", ("a", "b"), torch.zeros(1, 4, 1, 1), torch.tensor([bad]), torch.arange(1), torch.arange(0))
+        Dataset(
+            "own",
+            ("a", "b"),
+            torch.zeros(1, 4, 1, 1),
+            torch.tensor([bad]),
+            torch.arange(1),
+            torch.arange(0),
+        )

@@ -1,4 +1,5 @@
-"""Files to tensors: the rows asked for in the order asked for, encoders that come back from JSON, images."""
+"""Files to tensors: the rows asked for in the order asked for, encoders that come back from JSON,
+images."""
 
 import json
 from dataclasses import replace
@@ -63,9 +64,15 @@ def test_the_encoder_does_not_see_rows_kept_aside(bank: PartyFile) -> None:
 
 
 def test_encoders_come_back_from_json(bank: PartyFile) -> None:
-    encoder = fit_encoder(bank.info.path, bank.spec, None, np.ones(files.count_rows(bank.info.path), np.bool_))
+    encoder = fit_encoder(
+        bank.info.path, bank.spec, None, np.ones(files.count_rows(bank.info.path), np.bool_)
+    )
     again = encoder_from(json.loads(json.dumps(encoder_state(encoder))))
-    same = zip(encoded_batches(encoder, bank.info.path), encoded_batches(again, bank.info.path), strict=True)
+    same = zip(
+        encoded_batches(encoder, bank.info.path),
+        encoded_batches(again, bank.info.path),
+        strict=True,
+    )
     assert all(torch.equal(a, b) for a, b in same)
     assert row_shape(again) == row_shape(encoder)
     with pytest.raises(UserError, match="version"):
@@ -81,9 +88,13 @@ def images(tmp_path: Path, dtype: str, bank: PartyFile) -> tuple[PartyFile, np.n
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_images_are_padded_to_squares_and_numbers_moved_to_0_1(tmp_path: Path, dtype: str, bank: PartyFile) -> None:
+def test_images_are_padded_to_squares_and_numbers_moved_to_0_1(
+    tmp_path: Path, dtype: str, bank: PartyFile
+) -> None:
     file, x = images(tmp_path, dtype, bank)
-    encoder = fit_encoder(file.info.path, file.spec, file.config.image, np.array([True, True, True, True, False]))
+    encoder = fit_encoder(
+        file.info.path, file.spec, file.config.image, np.array([True, True, True, True, False])
+    )
     assert isinstance(encoder, ImageEncoder)
     out = encode_rows(encoder, file.info.path, np.array([4, 0]), 5)
     assert out.shape == (2, 1, 3, 3)
@@ -93,5 +104,7 @@ def test_images_are_padded_to_squares_and_numbers_moved_to_0_1(tmp_path: Path, d
         assert torch.equal(out[0, 0, :2], torch.from_numpy(x[4].reshape(2, 3)))
     else:
         assert float(out.max()) == 1.0  # row 4 lies above the range of the training rows
-        assert torch.allclose(out[1, 0, :2], torch.from_numpy(x[0].reshape(2, 3)) / float(x[:4].max()))
+        assert torch.allclose(
+            out[1, 0, :2], torch.from_numpy(x[0].reshape(2, 3)) / float(x[:4].max())
+        )
     assert encoder_state(encoder_from(encoder_state(encoder))) == encoder_state(encoder)

@@ -16,10 +16,15 @@ from protoevfl.rows.labels import encode_labels
 from protoevfl.settings.config import load, resolve
 
 
-def ids_of(folder: Path, names: tuple[str, ...] = ("bank.parquet", "insurer.csv", "telco.csv.gz")) -> dict[str, Ids]:
+def ids_of(
+    folder: Path, names: tuple[str, ...] = ("bank.parquet", "insurer.csv", "telco.csv.gz")
+) -> dict[str, Ids]:
     rules = load(folder / "protoevfl.toml").id_rules
     return {
-        n: collect([read_columns(folder / n, ["customer_id"], ["customer_id"])[0].to_pylist()], rules, n) for n in names
+        n: collect(
+            [read_columns(folder / n, ["customer_id"], ["customer_id"])[0].to_pylist()], rules, n
+        )
+        for n in names
     }
 
 
@@ -55,7 +60,8 @@ def test_new_customers_are_in_no_training_file(tmp_path: Path) -> None:
 
 
 def test_every_company_knows_something_about_the_label(tmp_path: Path) -> None:
-    """Each party's own features beat the majority, and all together beat each: the example has a point."""
+    """Each party's own features beat the majority, and all together beat each: the example has a
+    point."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
@@ -78,7 +84,9 @@ def test_every_company_knows_something_about_the_label(tmp_path: Path) -> None:
 
 @pytest.mark.skipif("PROTOEVFL_DATA" not in os.environ, reason="needs Credit")
 def test_from_credit(tmp_path: Path) -> None:
-    config = load(write_example(tmp_path, Path(os.environ["PROTOEVFL_DATA"]) / "credit.csv.gz", rows=2000))
+    config = load(
+        write_example(tmp_path, Path(os.environ["PROTOEVFL_DATA"]) / "credit.csv.gz", rows=2000)
+    )
     assert resolve(config)["bank"].spec.categorical == ("SEX", "EDUCATION", "MARRIAGE")
     assert len(plain_intersection(ids_of(tmp_path))["bank.parquet"].rows) > 400
 

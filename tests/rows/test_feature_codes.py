@@ -1,4 +1,5 @@
-"""Codes of a column: one slot a value, the unknown has a place or none, the curve keeps order and sign."""
+"""Codes of a column: one slot a value, the unknown has a place or none, the curve keeps order and
+sign."""
 
 import json
 from dataclasses import asdict
@@ -72,14 +73,22 @@ def test_the_curve_keeps_order_sign_and_zero(values: list[float], scale: float) 
     x = np.sort(np.array(values))
     g = curve(x, scale)
     assert (np.diff(g) >= 0).all()
-    assert np.array_equal(np.sign(g), np.sign(x)) or (np.abs(x[np.sign(g) != np.sign(x)]) < 1e-300).all()
+    assert (
+        np.array_equal(np.sign(g), np.sign(x))
+        or (np.abs(x[np.sign(g) != np.sign(x)]) < 1e-300).all()
+    )
     assert np.allclose(curve(-x, scale), -g)
     assert curve(np.zeros(1), scale).tolist() == [0.0]
 
 
 @given(finite, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
 def test_the_curve_does_not_depend_on_the_unit(x: float, scale: float, unit: float) -> None:
-    assert np.allclose(curve(np.array([x * unit]), scale * unit), curve(np.array([x]), scale), rtol=1e-9, atol=1e-12)
+    assert np.allclose(
+        curve(np.array([x * unit]), scale * unit),
+        curve(np.array([x]), scale),
+        rtol=1e-9,
+        atol=1e-12,
+    )
 
 
 def test_without_a_scale_the_curve_changes_nothing_and_missing_stays_missing() -> None:

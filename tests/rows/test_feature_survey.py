@@ -1,4 +1,5 @@
-"""The survey of training rows: what it learns is finite, does not depend on batches, and names the row of an error."""
+"""The survey of training rows: what it learns is finite, does not depend on batches, and names the
+row of an error."""
 
 import json
 import sys
@@ -20,12 +21,16 @@ from protoevfl.rows.feature_survey import Survey
 HUGE = sys.float_info.max
 
 
-def surveyed(size: int | None = None, keep: Any = None, spec: FeatureSpec | None = None, **columns: Any) -> Survey:
+def surveyed(
+    size: int | None = None, keep: Any = None, spec: FeatureSpec | None = None, **columns: Any
+) -> Survey:
     table = pa.table(columns)
     survey = Survey(spec or FeatureSpec(tuple(columns)), "bank.csv")
     start = 0
     for batch in table.to_batches(size):
-        survey.add(batch, start, None if keep is None else np.array(keep[start : start + batch.num_rows]))
+        survey.add(
+            batch, start, None if keep is None else np.array(keep[start : start + batch.num_rows])
+        )
         start += batch.num_rows
     return survey
 
@@ -45,7 +50,13 @@ def test_mean_spread_and_median_are_those_of_the_values_that_are_there() -> None
 
 @pytest.mark.parametrize(
     "values",
-    [[1.0, 2.0, HUGE, HUGE] * 5, [HUGE, -HUGE] * 4, [*range(40), HUGE], [1e200, 2e200, 5.0] * 5, [5e-324, 1.0, 2.0]],
+    [
+        [1.0, 2.0, HUGE, HUGE] * 5,
+        [HUGE, -HUGE] * 4,
+        [*range(40), HUGE],
+        [1e200, 2e200, 5.0] * 5,
+        [5e-324, 1.0, 2.0],
+    ],
 )
 def test_numbers_at_the_end_of_the_range_give_finite_features(values: list[float]) -> None:
     code = number([float(v) for v in values])
@@ -57,13 +68,17 @@ def test_numbers_at_the_end_of_the_range_give_finite_features(values: list[float
     assert len(np.unique(z)) > 1
 
 
-@given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=4, max_size=60), st.integers(1, 9))
+@given(
+    st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=4, max_size=60), st.integers(1, 9)
+)
 def test_batches_do_not_matter(values: list[float | None], size: int) -> None:
     columns = {"x": pa.array(values, pa.float64()), "y": [float(i) for i in range(len(values))]}
     assert surveyed(size, **columns).codes() == surveyed(**columns).codes()
 
 
-def test_a_sample_is_of_the_stated_size_and_the_same_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_of_the_stated_size_and_the_same_whatever_the_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(feature_survey, "SAMPLE", 100)
     x = np.arange(5000.0)
     one, other = surveyed(64, x=x), surveyed(x=x)
@@ -84,7 +99,9 @@ def test_only_the_rows_to_learn_from_count() -> None:
 @pytest.mark.parametrize("size", [None, 2])
 def test_the_row_of_a_bad_number_counts_every_row_of_the_file(size: int | None) -> None:
     spec = FeatureSpec(("age",), numeric=["age"])
-    with pytest.raises(UserError, match=r"bank\.csv: column 'age' is listed as numeric but holds 'old' \(row 4\)"):
+    with pytest.raises(
+        UserError, match=r"bank\.csv: column 'age' is listed as numeric but holds 'old' \(row 4\)"
+    ):
         surveyed(size, [False, False, True, True, True], spec, age=["1", "2", "3", "old", "5"])
     learnt = surveyed(size, [True, True, True, False, True], spec, age=["1", "2", "3", "old", "5"])
     assert learnt.rows == 4
@@ -110,7 +127,9 @@ def test_asking_again_gives_the_same_codes() -> None:
 
 def test_columns_that_say_nothing_are_named_with_the_reason() -> None:
     empty = pa.nulls(4, pa.float64())
-    codes, dropped = surveyed(x=[1.0, 2.0, 3.0, 4.0], same=[7, 7, 7, 7], empty=empty, once=["a", "b", "c", "d"]).codes()
+    codes, dropped = surveyed(
+        x=[1.0, 2.0, 3.0, 4.0], same=[7, 7, 7, 7], empty=empty, once=["a", "b", "c", "d"]
+    ).codes()
     assert [code.name for code in codes] == ["x"]
     assert dropped == {
         "same": "it has the same value everywhere",
@@ -124,20 +143,29 @@ def test_nothing_to_learn_from_is_refused() -> None:
         surveyed(x=pa.array([], pa.float64())).codes()
     with pytest.raises(UserError, match="no rows to learn from"):
         surveyed(keep=[False, False], x=[1.0, 2.0]).codes()
-    with pytest.raises(UserError, match=r"no usable feature column: .*'x': 'it has the same value everywhere'"):
+    with pytest.raises(
+        UserError, match=r"no usable feature column: .*'x': 'it has the same value everywhere'"
+    ):
         surveyed(x=[1.0, 1.0]).codes()
 
 
 def test_free_text_is_refused_unless_it_is_listed() -> None:
     words = [f"Straße {i}" for i in range(50)]
-    with pytest.raises(UserError, match=r"'c' holds 50 different texts in 50 rows: free text; exclude it, or list it"):
+    with pytest.raises(
+        UserError,
+        match=r"'c' holds 50 different texts in 50 rows: free text; exclude it, or list it",
+    ):
         surveyed(c=words).codes()
-    codes, _ = surveyed(spec=FeatureSpec(("c", "x"), categorical=["c"]), c=words, x=list(range(50))).codes()
+    codes, _ = surveyed(
+        spec=FeatureSpec(("c", "x"), categorical=["c"]), c=words, x=list(range(50))
+    ).codes()
     assert [code.name for code in codes] == ["x"]
 
 
 def test_numbers_with_some_text_among_them_show_one_of_the_texts() -> None:
-    with pytest.raises(UserError, match=r"mixes numbers and text \(2 of 42 values, such as 'n/k'\); mend them"):
+    with pytest.raises(
+        UserError, match=r"mixes numbers and text \(2 of 42 values, such as 'n/k'\); mend them"
+    ):
         surveyed(age=[str(i) for i in range(40)] + ["n/k", "n/k", None]).codes()
 
 

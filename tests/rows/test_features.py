@@ -1,4 +1,5 @@
-"""Features: training rows alone decide, batches do not matter, JSON restores exactly; the unreadable is refused."""
+"""Features: training rows alone decide, batches do not matter, JSON restores exactly; the
+unreadable is refused."""
 
 import json
 from datetime import date, datetime
@@ -77,7 +78,11 @@ def test_rare_values_share_a_feature_and_unknown_ones_join_them_or_are_zero() ->
     common = ["a"] * 10 + ["b"] * 10
     with_other = fit(table(c=[*common, "r", "s"]))
     assert with_other.names == ["c = a", "c = b", "c other"]
-    assert with_other.transform(table(c=["r", "new", None])).tolist() == [[0, 0, 1], [0, 0, 1], [0, 0, 0]]
+    assert with_other.transform(table(c=["r", "new", None])).tolist() == [
+        [0, 0, 1],
+        [0, 0, 1],
+        [0, 0, 0],
+    ]
     without = fit(table(c=common))
     assert without.transform(table(c=["b", "new", None])).tolist() == [[0, 1], [0, 0], [0, 0]]
 
@@ -91,7 +96,13 @@ def test_cap_on_categories() -> None:
 
 def test_one_category_in_any_type() -> None:
     encoder = fit(table(c=[1, 2] * 10), categorical=["c"])
-    for column in ([1, 2], [1.0, 2.0], ["1", " 2"], ["1.0", "2.00"], pa.array(["1", "2"]).dictionary_encode()):
+    for column in (
+        [1, 2],
+        [1.0, 2.0],
+        ["1", " 2"],
+        ["1.0", "2.00"],
+        pa.array(["1", "2"]).dictionary_encode(),
+    ):
         assert encoder.transform(table(c=column)).tolist() == [[1, 0], [0, 1]]
     for column in ([1.0, 2.5], ["1.0", "x"]):
         assert encoder.transform(table(c=column))[1].tolist() == [0, 0]
@@ -118,7 +129,9 @@ def test_batches_do_not_matter(size: int, seed: int) -> None:
     whole = fit(data)
     parts = TableEncoder.fit(iter(data.to_batches(size)), FeatureSpec(tuple(data.column_names)))
     assert parts.state() == whole.state()
-    assert np.array_equal(whole.transform(data), parts.transform(iter(data.to_batches(size)), rows=150))
+    assert np.array_equal(
+        whole.transform(data), parts.transform(iter(data.to_batches(size)), rows=150)
+    )
 
 
 def test_a_sample_stands_for_the_rest_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +148,11 @@ def test_json_restores_exactly() -> None:
     encoder = fit(data)
     again = TableEncoder.from_state(json.loads(json.dumps(encoder.state())))
     assert np.array_equal(again.transform(data), encoder.transform(data))
-    assert (again.spans, again.names, again.state()) == (encoder.spans, encoder.names, encoder.state())
+    assert (again.spans, again.names, again.state()) == (
+        encoder.spans,
+        encoder.names,
+        encoder.state(),
+    )
     with pytest.raises(UserError, match="version"):
         TableEncoder.from_state({"version": 99})
 
@@ -157,7 +174,9 @@ def test_refusals() -> None:
     texts = [f"word {i}" for i in range(100)]
     with pytest.raises(UserError, match="'note' holds 100 different texts in 100 rows"):
         fit(table(note=texts))
-    with pytest.raises(UserError, match="'age' mixes numbers and text \\(1 of 50 values, such as 'old'\\)"):
+    with pytest.raises(
+        UserError, match="'age' mixes numbers and text \\(1 of 50 values, such as 'old'\\)"
+    ):
         fit(table(age=[str(i) for i in range(49)] + ["old"]))
     with pytest.raises(UserError, match=r"'age' is listed as numeric but holds 'old' \(row 2\)"):
         fit(table(age=["1", "old"]), numeric=["age"])

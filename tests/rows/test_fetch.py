@@ -57,7 +57,9 @@ def test_packing_does_not_matter_only_the_content(empty: Path) -> None:
     assert gzip.decompress(fetch.obtain(remote(source)).read_bytes()) == CONTENT
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b"other"), b"not gzip", b""], ids=["other", "not gzip", "empty"])
+@pytest.mark.parametrize(
+    "content", [gzip.compress(b"other"), b"not gzip", b""], ids=["other", "not gzip", "empty"]
+)
 def test_wrong_download_is_refused_and_leaves_nothing(empty: Path, content: bytes) -> None:
     source = empty / "server.gz"
     source.write_bytes(content)
@@ -78,7 +80,14 @@ def test_error_names_every_place_and_the_way_out(empty: Path) -> None:
     with pytest.raises(UserError) as caught:
         fetch.obtain(remote(empty / "nowhere.gz"))
     text = str(caught.value)
-    for part in ("rows.gz", "$PROTOEVFL_DATA (not set)", "debian", "cache", "nowhere.gz", "Ask for rows.gz"):
+    for part in (
+        "rows.gz",
+        "$PROTOEVFL_DATA (not set)",
+        "debian",
+        "cache",
+        "nowhere.gz",
+        "Ask for rows.gz",
+    ):
         assert part in text
     assert "\n" not in text
 

@@ -1,4 +1,5 @@
-"""Files come out the same whatever they are written in, in bounded memory; bad ones give one line that helps."""
+"""Files come out the same whatever they are written in, in bounded memory; bad ones give one line
+that helps."""
 
 import gzip
 from pathlib import Path
@@ -13,7 +14,9 @@ from protoevfl.errors import UserError
 from protoevfl.rows import csv_files
 from protoevfl.rows.files import count_rows, iter_batches, read_columns, scan
 
-TABLE = pa.table({"id": ["01", "2", "3"], "x": [1.5, None, 3.0], "n": [1, 2, 3], "c": ["a", "b,c", 'q"\n"z']})
+TABLE = pa.table(
+    {"id": ["01", "2", "3"], "x": [1.5, None, 3.0], "n": [1, 2, 3], "c": ["a", "b,c", 'q"\n"z']}
+)
 
 
 def write(folder: Path, name: str) -> Path:
@@ -32,7 +35,9 @@ def test_same_content_in_every_format(tmp_path: Path, name: str) -> None:
     table = read_columns(path, ["c", "id", "x"], text=["id"])
     assert table.column_names == ["c", "id", "x"]
     assert table.to_pydict() == TABLE.select(["c", "id", "x"]).to_pydict()
-    batches = pa.Table.from_batches(list(iter_batches(path, ["c", "id", "x"], text=["id"], batch_rows=2)))
+    batches = pa.Table.from_batches(
+        list(iter_batches(path, ["c", "id", "x"], text=["id"], batch_rows=2))
+    )
     assert batches.to_pydict() == table.to_pydict()
     assert count_rows(path) == 3
     assert scan(path).names == ("id", "x", "n", "c")
@@ -85,7 +90,10 @@ BAD = {
 def test_bad_files_give_one_clear_line(tmp_path: Path, name: str) -> None:
     content, message = BAD[name]
     (tmp_path / name).write_bytes(content)
-    for read in (lambda p: read_columns(p, ["a", "b"]), lambda p: list(iter_batches(p, ["a", "b"]))):
+    for read in (
+        lambda p: read_columns(p, ["a", "b"]),
+        lambda p: list(iter_batches(p, ["a", "b"])),
+    ):
         with pytest.raises(UserError, match=message) as caught:
             read(tmp_path / name)
         assert "\n" not in str(caught.value)
@@ -95,14 +103,19 @@ def test_bad_bytes_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(csv_files, "_READ", pacsv.ReadOptions(block_size=64))
     path = tmp_path / "f.csv"
     path.write_bytes(b"a,b\n" + b"x,y\n" * 100 + b"x,\xff\n")
-    for read in (lambda p: read_columns(p, ["a", "b"]), lambda p: list(iter_batches(p, ["a", "b"]))):
+    for read in (
+        lambda p: read_columns(p, ["a", "b"]),
+        lambda p: list(iter_batches(p, ["a", "b"])),
+    ):
         with pytest.raises(UserError, match=r"not UTF-8 .*line 102"):
             read(path)
 
 
 def test_missing_things_are_named(tmp_path: Path) -> None:
     path = write(tmp_path, "bank.csv")
-    with pytest.raises(UserError, match=r"no column 'idd' \(did you mean 'id'\?\); its columns are id, x, n, c"):
+    with pytest.raises(
+        UserError, match=r"no column 'idd' \(did you mean 'id'\?\); its columns are id, x, n, c"
+    ):
         read_columns(path, ["idd"])
     with pytest.raises(UserError, match=r"did you mean 'bank.csv'"):
         scan(tmp_path / "bnak.csv")

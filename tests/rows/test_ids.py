@@ -1,4 +1,5 @@
-"""Every spelling trap of id alignment: what must be equal is equal, what must differ differs, the rest is refused."""
+"""Every spelling trap of id alignment: what must be equal is equal, what must differ differs, the
+rest is refused."""
 
 import unicodedata
 from datetime import date, datetime
@@ -71,10 +72,18 @@ def test_idempotent(value: str, casefold: bool) -> None:
 
 @given(st.integers(-(2**53) + 1, 2**53 - 1))
 def test_numbers_in_any_type(value: int) -> None:
-    assert normalise(value) == normalise(str(value)) == normalise(float(value)) == normalise(f"{value}.0")
+    assert (
+        normalise(value)
+        == normalise(str(value))
+        == normalise(float(value))
+        == normalise(f"{value}.0")
+    )
 
 
-@given(st.lists(st.text(max_size=5), min_size=2, max_size=2), st.lists(st.text(max_size=5), min_size=2, max_size=2))
+@given(
+    st.lists(st.text(max_size=5), min_size=2, max_size=2),
+    st.lists(st.text(max_size=5), min_size=2, max_size=2),
+)
 def test_join_is_unambiguous(a: list[str], b: list[str]) -> None:
     assert (join(a) == join(b)) == (a == b)
 
@@ -83,7 +92,12 @@ def test_counts_and_rows() -> None:
     ids = collect([["a", "b", None, "a", "c", ""]], IdRules(), "f", on_bad="drop")
     assert ids.values == ["b", "c"]
     assert ids.rows.tolist() == [1, 4]
-    assert (ids.counts.input, ids.counts.unique, ids.counts.missing, ids.counts.repeated) == (6, 3, 2, 2)
+    assert (ids.counts.input, ids.counts.unique, ids.counts.missing, ids.counts.repeated) == (
+        6,
+        3,
+        2,
+        2,
+    )
     assert ids.counts.input == len(ids.values) + ids.counts.dropped
 
 

@@ -1,4 +1,5 @@
-"""Image sources: what the files hold comes out view by view; a file that is cut or does not match is named."""
+"""Image sources: what the files hold comes out view by view; a file that is cut or does not match
+is named."""
 
 import gzip
 from pathlib import Path
@@ -11,7 +12,13 @@ import torch
 from protoevfl.errors import UserError
 from protoevfl.rows import image_sources
 from protoevfl.rows.dataset import Array
-from protoevfl.rows.image_sources import FASHION_FILES, MODELNET_FILE, digits, fashion_mnist, modelnet10
+from protoevfl.rows.image_sources import (
+    FASHION_FILES,
+    MODELNET_FILE,
+    digits,
+    fashion_mnist,
+    modelnet10,
+)
 
 pytestmark = pytest.mark.usefixtures("nothing_elsewhere")
 
@@ -22,7 +29,8 @@ def idx(array: Array) -> bytes:
 
 
 def fashion(folder: Path, **instead: bytes) -> Path:
-    """Three train and two test images of counted pixels; `instead` replaces the content of one of the four files."""
+    """Three train and two test images of counted pixels; `instead` replaces the content of one of
+    the four files."""
     for i, (remote, rows) in enumerate(zip(FASHION_FILES, (3, 3, 2, 2), strict=True)):
         pixels = np.arange(rows * 16).reshape(rows, 4, 4) + 100 * (i // 2)
         content = idx(pixels if i % 2 == 0 else np.arange(rows))
@@ -34,7 +42,12 @@ def test_train_rows_come_first_and_quadrants_keep_their_pixels(tmp_path: Path) -
     found = fashion_mnist(fashion(tmp_path))
     assert isinstance(found.features, torch.Tensor)
     assert found.features.shape == (5, 4, 2, 2)
-    assert found.features[0].tolist() == [[[0, 1], [4, 5]], [[2, 3], [6, 7]], [[8, 9], [12, 13]], [[10, 11], [14, 15]]]
+    assert found.features[0].tolist() == [
+        [[0, 1], [4, 5]],
+        [[2, 3], [6, 7]],
+        [[8, 9], [12, 13]],
+        [[10, 11], [14, 15]],
+    ]
     assert int(found.features[3, 0, 0, 0]) == 100
     assert found.labels.tolist() == [0, 1, 2, 0, 1]
     assert (found.train.tolist(), found.test.tolist()) == ([0, 1, 2], [3, 4])
@@ -50,7 +63,11 @@ def test_a_content_cut_anywhere_is_named(tmp_path: Path, end: int) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"\0\0\x0d\x01" + bytes(8), b"\0\0\x08\x02" + b"\xff" * 8 + b"1", idx(np.zeros((3, 4, 4))) + b"more"],
+    [
+        b"\0\0\x0d\x01" + bytes(8),
+        b"\0\0\x08\x02" + b"\xff" * 8 + b"1",
+        idx(np.zeros((3, 4, 4))) + b"more",
+    ],
     ids=["other type", "absurd sizes", "too long"],
 )
 def test_a_content_that_is_not_what_its_head_says_is_named(tmp_path: Path, content: bytes) -> None:
@@ -65,8 +82,12 @@ def test_a_content_that_is_not_what_its_head_says_is_named(tmp_path: Path, conte
      {"file2": idx(np.zeros((2, 6, 6)))}, {"file3": idx(np.zeros((2, 1)))}],
     ids=["a label too many", "odd side", "images without sides", "test of another size", "labels in a table"],
 )  # fmt: skip
-def test_files_that_do_not_go_together_are_refused(tmp_path: Path, instead: dict[str, bytes]) -> None:
-    with pytest.raises(UserError, match=r"Fashion-MNIST files do not go together.*fetch them again"):
+def test_files_that_do_not_go_together_are_refused(
+    tmp_path: Path, instead: dict[str, bytes]
+) -> None:
+    with pytest.raises(
+        UserError, match=r"Fashion-MNIST files do not go together.*fetch them again"
+    ):
         fashion_mnist(fashion(tmp_path, **instead))
 
 

@@ -16,7 +16,9 @@ def test_a_list_gets_names_and_an_absent_party_is_left_out() -> None:
     assert list(named({"bank": BANK, "shop": None, "gym": SHOP})) == ["bank", "gym"]
 
 
-@pytest.mark.parametrize(("parties", "says"), [("bank.csv", "give the parties as"), ({"bank": BANK}, "2 or more")])
+@pytest.mark.parametrize(
+    ("parties", "says"), [("bank.csv", "give the parties as"), ({"bank": BANK}, "2 or more")]
+)
 def test_what_are_no_parties_is_told(parties: object, says: str) -> None:
     with pytest.raises(UserError, match=says):
         named(parties)

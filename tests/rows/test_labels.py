@@ -7,7 +7,9 @@ from protoevfl.errors import UserError
 from protoevfl.rows.labels import encode_labels
 
 
-@pytest.mark.parametrize("column", [[1, 0, None, 1], [1.0, 0.0, None, 1.0], ["1", " 0", None, "1.0"]])
+@pytest.mark.parametrize(
+    "column", [[1, 0, None, 1], [1.0, 0.0, None, 1.0], ["1", " 0", None, "1.0"]]
+)
 def test_one_name_in_any_type(column: list[object]) -> None:
     codes, names = encode_labels(pa.array(column), "f")
     assert codes.tolist() == [1, 0, -1, 1]

@@ -102,7 +102,8 @@ def test_cube_looks_the_same_from_opposite_sides(tmp_path: Path) -> None:
     views = modelnet.render_views(mesh(tmp_path, CUBE), 32)
     assert views.shape == (12, 32, 32)
     assert np.array_equal(views[:6], views[6:])
-    assert not np.array_equal(views[0], views[3])  # a long box: narrow from the end, wide from the side
+    # a long box: narrow from the end, wide from the side
+    assert not np.array_equal(views[0], views[3])
     assert (views[3] > 0).sum() > (views[0] > 0).sum()
     assert 227 in views  # the grey of a level top
 
@@ -110,7 +111,9 @@ def test_cube_looks_the_same_from_opposite_sides(tmp_path: Path) -> None:
 def test_tree_becomes_the_file_that_load_reads(tree: Path) -> None:
     seen: list[tuple[int, int]] = []
     out = tree / "modelnet10_12view_32.npz"
-    modelnet.render_modelnet10(tree, out, progress=lambda done, total: seen.append((done, total)), workers=1)
+    modelnet.render_modelnet10(
+        tree, out, progress=lambda done, total: seen.append((done, total)), workers=1
+    )
     assert seen == [(i, 6) for i in range(1, 7)]
     with np.load(out, allow_pickle=False) as arrays:
         assert arrays["object_id"].tolist()[:2] == ["cube_0001", "cube_0002"]

@@ -84,7 +84,9 @@ def test_counts_always_keep_sums_caps_and_every_class(seed: int) -> None:
     if most < classes:
         pytest.skip("no pool can hold every class")
     pool = int(draw.integers(classes, most + 1)) if seed % 3 else most
-    counts = nearest_counts(draw.dirichlet(np.full(classes, 0.3), parties) * 0.999 + 0.001 / classes, pool, caps)
+    counts = nearest_counts(
+        draw.dirichlet(np.full(classes, 0.3), parties) * 0.999 + 0.001 / classes, pool, caps
+    )
     assert (counts.sum(axis=1) == pool).all()
     assert (counts.sum(axis=0) <= caps).all()
     assert counts.min() >= 1

@@ -1,4 +1,5 @@
-"""The curve operations commute, keep order, agree with openmined-psi's own protocol and between processes."""
+"""The curve operations commute, keep order, agree with openmined-psi's own protocol and between
+processes."""
 
 import pytest
 
@@ -49,11 +50,15 @@ def test_agrees_with_the_library_protocol() -> None:
         points = c.encrypt(mine.GetPrivateKeyBytes().rjust(32, b"\0"), ["id3", "no", "id9"])
         ours = c.encrypt(theirs.GetPrivateKeyBytes().rjust(32, b"\0"), IDS[:20])
     assert list(setup.raw.encrypted_elements) == sorted(_split(ours))
-    response = theirs.ProcessRequest(Request(reveal_intersection=True, encrypted_elements=_split(points)))
+    response = theirs.ProcessRequest(
+        Request(reveal_intersection=True, encrypted_elements=_split(points))
+    )
     assert sorted(mine.GetIntersection(setup, response)) == [0, 2]
 
 
-def test_processes_give_the_same_points_and_report_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_give_the_same_points_and_report_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(psi, "CHUNK", 7)
     key, seen = new_key(), []
     with curve(1) as one, curve(2) as two:

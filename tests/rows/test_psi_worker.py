@@ -1,4 +1,5 @@
-"""The worker of private set intersection: it answers every job, right or wrong, and lives until its input ends."""
+"""The worker of private set intersection: it answers every job, right or wrong, and lives until its
+input ends."""
 
 import ast
 import io
@@ -12,7 +13,17 @@ from pathlib import Path
 import pytest
 
 from protoevfl.rows import psi_worker
-from protoevfl.rows.psi_worker import ENCRYPT, JOB, POINT, REENCRYPT, RESULT, encrypt, perform, reencrypt, serve
+from protoevfl.rows.psi_worker import (
+    ENCRYPT,
+    JOB,
+    POINT,
+    REENCRYPT,
+    RESULT,
+    encrypt,
+    perform,
+    reencrypt,
+    serve,
+)
 
 pytest.importorskip("private_set_intersection")
 A, B = (12345).to_bytes(32), (67890).to_bytes(32)
@@ -80,7 +91,15 @@ def test_a_job_is_one_of_the_two_operations() -> None:
         job(ENCRYPT, bytes(32), b'["x"]'),
         job(ENCRYPT, b"\xff" * 32, b'["x"]'),
     ],
-    ids=["off the curve", "half a point", "no list", "numbers", "half a character", "key 0", "key beyond the order"],
+    ids=[
+        "off the curve",
+        "half a point",
+        "no list",
+        "numbers",
+        "half a character",
+        "key 0",
+        "key beyond the order",
+    ],
 )
 def test_a_bad_job_is_answered_and_the_next_one_too(bad: bytes) -> None:
     wrong, right = served(bad + job(ENCRYPT, A, b'["x"]'))
@@ -98,7 +117,9 @@ def test_an_input_that_ends_within_a_job_ends_the_worker() -> None:
 
 def test_as_a_script_it_answers_and_leaves_when_its_input_ends() -> None:
     command = [sys.executable, "-P", psi_worker.__file__]
-    done = subprocess.run(command, input=job(ENCRYPT, A, json.dumps(IDS).encode()), capture_output=True, timeout=30)
+    done = subprocess.run(
+        command, input=job(ENCRYPT, A, json.dumps(IDS).encode()), capture_output=True, timeout=30
+    )
     assert done.returncode == 0
     assert done.stderr == b""
     assert answers(done.stdout) == [(b"+", encrypt(A, IDS))]
@@ -121,4 +142,7 @@ def test_it_imports_nothing_of_this_package() -> None:
     tree = ast.parse(Path(psi_worker.__file__).read_text(encoding="utf-8"))
     names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
     names |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "private_set_intersection"}
+    assert {name.split(".")[0] for name in names} <= {
+        *sys.stdlib_module_names,
+        "private_set_intersection",
+    }

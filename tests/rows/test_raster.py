@@ -13,7 +13,9 @@ def slow(points: np.ndarray, triangles: np.ndarray, focal: float, size: int) -> 
     image, grey = np.zeros((size, size)), raster.shade(points[triangles])
     for row in range(size):
         for column in range(size):
-            ray = np.array([((column + 0.5) * 2 / size - 1) / focal, (1 - (row + 0.5) * 2 / size) / focal, 1.0])
+            ray = np.array(
+                [((column + 0.5) * 2 / size - 1) / focal, (1 - (row + 0.5) * 2 / size) / focal, 1.0]
+            )
             nearest = np.inf
             for face, (a, b, c) in enumerate(points[triangles]):
                 matrix = np.stack([ray, a - b, a - c], axis=1)
@@ -31,7 +33,8 @@ def test_equals_ray_casting(seed: int) -> None:
     points = rng.uniform([-1.2, -1.2, 1.4], [1.2, 1.2, 3.8], (12, 3))
     triangles = rng.integers(0, 12, (10, 3))
     image = raster.draw(points, triangles, 2.0, SIZE)
-    assert (np.abs(image - slow(points, triangles, 2.0, SIZE)) > 1e-6).mean() < 0.003  # centres on an edge
+    # centres on an edge
+    assert (np.abs(image - slow(points, triangles, 2.0, SIZE)) > 1e-6).mean() < 0.003
 
 
 def test_batches_do_not_change_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:

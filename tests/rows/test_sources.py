@@ -95,7 +95,9 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         sources.load("adult", root=tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"", b"text", gzip.compress(b"x" * 99)[:-9]], ids=["empty", "text", "cut gzip"])
+@pytest.mark.parametrize(
+    "content", [b"", b"text", gzip.compress(b"x" * 99)[:-9]], ids=["empty", "text", "cut gzip"]
+)
 def test_unreadable_files_are_named(tmp_path: Path, content: bytes) -> None:
     for name, file in (
         ("fashion_mnist", "train-images-idx3-ubyte.gz"),
@@ -108,7 +110,9 @@ def test_unreadable_files_are_named(tmp_path: Path, content: bytes) -> None:
             sources.load(name, root=tmp_path)
 
 
-def test_absent_modelnet_says_how_to_render_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absent_modelnet_says_how_to_render_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fetch, "DEBIAN", tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(UserError, match="render-modelnet10"):

@@ -1,4 +1,5 @@
-"""Counts of a split: they add up, no class gives more than it has, and what a message says would fit does fit."""
+"""Counts of a split: they add up, no class gives more than it has, and what a message says would
+fit does fit."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,9 @@ classes = st.lists(st.integers(2, 300), min_size=2, max_size=8).map(np.array)
 
 
 @given(classes, st.data())
-def test_aligned_rows_add_up_and_take_at_most_half_of_a_class(frequency: Any, data: st.DataObject) -> None:
+def test_aligned_rows_add_up_and_take_at_most_half_of_a_class(
+    frequency: Any, data: st.DataObject
+) -> None:
     aligned = data.draw(st.integers(len(frequency), int((frequency // 2).sum())))
     counts = aligned_counts(SplitSpec(aligned=aligned), frequency)
     assert counts.sum() == aligned
@@ -43,7 +46,9 @@ def test_many_classes_are_aligned_evenly(frequency: Any, aligned: int) -> None:
 @pytest.mark.parametrize("aligned", [1, 26])
 def test_too_few_or_too_many_aligned_rows_say_how_many_fit(aligned: int) -> None:
     frequency = np.array([20, 30])
-    with pytest.raises(UserError, match=r"bank has 50 train rows in 2 classes: 2 to 25 aligned rows fit"):
+    with pytest.raises(
+        UserError, match=r"bank has 50 train rows in 2 classes: 2 to 25 aligned rows fit"
+    ):
         aligned_counts(SplitSpec("bank", aligned=aligned), frequency)
     for fits in (2, 25):
         assert aligned_counts(SplitSpec("bank", aligned=fits), frequency).sum() == fits
@@ -53,10 +58,20 @@ def test_settings_take_rows_of_the_named_classes_only() -> None:
     aligned = np.array([10, 20, 30])
     before = aligned.copy()
     assert kept_counts(SplitSpec(), aligned).tolist() == [10, 20, 30]
-    assert kept_counts(SplitSpec(setting="zero_shot", classes=(0, 2)), aligned).tolist() == [0, 20, 0]
-    assert kept_counts(SplitSpec(setting="few_shot", classes=(1,), shots=5), aligned).tolist() == [10, 5, 30]
+    assert kept_counts(SplitSpec(setting="zero_shot", classes=(0, 2)), aligned).tolist() == [
+        0,
+        20,
+        0,
+    ]
+    assert kept_counts(SplitSpec(setting="few_shot", classes=(1,), shots=5), aligned).tolist() == [
+        10,
+        5,
+        30,
+    ]
     assert np.array_equal(aligned, before)
-    with pytest.raises(UserError, match=r"class 0 has only 10 aligned rows; ask for fewer rows or more than 200"):
+    with pytest.raises(
+        UserError, match=r"class 0 has only 10 aligned rows; ask for fewer rows or more than 200"
+    ):
         kept_counts(SplitSpec(setting="few_shot", classes=(0,), shots=11), aligned)
 
 
@@ -67,13 +82,18 @@ def test_settings_take_rows_of_the_named_classes_only() -> None:
         ({"parties": 0}, "at least one party, not 0"),
         ({"classes": (1,)}, "choose few_shot or zero_shot"),
         ({"setting": "few_shot"}, "needs the classes it is about, for example 3"),
-        ({"setting": "zero_shot", "classes": (3,)}, r"class 3 does not exist; rows has classes 0\.\.2"),
+        (
+            {"setting": "zero_shot", "classes": (3,)},
+            r"class 3 does not exist; rows has classes 0\.\.2",
+        ),
         ({"setting": "zero_shot", "classes": (0, 0)}, "name each class once"),
         ({"setting": "zero_shot", "classes": (0, 1, 2)}, "leave at least one of 3 classes"),
         ({"setting": "few_shot", "classes": (1,), "shots": 0}, "for none choose zero_shot"),
     ],
 )
-def test_a_request_that_makes_no_sense_says_what_would(change: dict[str, Any], message: str) -> None:
+def test_a_request_that_makes_no_sense_says_what_would(
+    change: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         check(replace(SplitSpec(), **change), np.array([5, 5, 5]))
 
@@ -98,7 +118,12 @@ def test_a_default_pool_shrinks_with_a_note_and_a_requested_one_does_not() -> No
         pool_rows(SplitSpec(), np.array([50, 3]))
 
 
-@given(classes, st.integers(1, 6), st.sampled_from(["majority", "exponential", "balanced"]), st.integers(0, 3))
+@given(
+    classes,
+    st.integers(1, 6),
+    st.sampled_from(["majority", "exponential", "balanced"]),
+    st.integers(0, 3),
+)
 def test_shares_of_a_profile_are_shares_with_the_gamma_asked_for(
     left: Any, parties: int, profile: str, seed: int
 ) -> None:
@@ -145,7 +170,10 @@ def test_pools_add_up_and_a_note_tells_a_size_that_needs_none(
 def test_an_exact_request_that_no_size_meets_says_so() -> None:
     spec = SplitSpec(parties=1, pool=27, profile="exponential", gammas=(21.0,), exact=True)
     left = np.array([20, 1, 20])
-    with pytest.raises(UserError, match=r"rows: 1 x 27 pool rows do not meet the profile.*no smaller number was found"):
+    with pytest.raises(
+        UserError,
+        match=r"rows: 1 x 27 pool rows do not meet the profile.*no smaller number was found",
+    ):
         pool_counts(spec, 27, left, 1)
     with pytest.raises(UserError, match="; 1 x 24 do"):
         pool_counts(replace(spec, profile="balanced", pool=30), 30, np.array([20, 8, 20]), 1)

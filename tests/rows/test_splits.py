@@ -1,4 +1,5 @@
-"""Splits: disjoint parts, the requested counts, the same rows for the same seed, test rows untouched."""
+"""Splits: disjoint parts, the requested counts, the same rows for the same seed, test rows
+untouched."""
 
 import hashlib
 import json
@@ -52,7 +53,11 @@ def test_settings_take_aligned_rows_away_and_leave_pools_alone() -> None:
 
 
 def test_same_seed_same_rows_other_seed_other_rows() -> None:
-    first, again, other = make_split(LABELS, SPEC, 0), make_split(LABELS, SPEC, 0), make_split(LABELS, SPEC, 1)
+    first, again, other = (
+        make_split(LABELS, SPEC, 0),
+        make_split(LABELS, SPEC, 0),
+        make_split(LABELS, SPEC, 1),
+    )
     assert first.hash == again.hash != other.hash
     assert torch.equal(first.aligned, again.aligned)
 
@@ -75,7 +80,10 @@ def test_aligned_rows_are_shuffled() -> None:
 
 
 def test_remaining_aligned_rows_are_spread_and_small_classes_give_at_most_half() -> None:
-    assert sorted(make_split(LABELS, replace(SPEC, aligned=103), 0).aligned_counts) == [10] * 7 + [11] * 3
+    assert (
+        sorted(make_split(LABELS, replace(SPEC, aligned=103), 0).aligned_counts)
+        == [10] * 7 + [11] * 3
+    )
     labels = torch.repeat_interleave(torch.arange(3), torch.tensor([20, 400, 400]))
     split = make_split(labels, SplitSpec(parties=2, aligned=100, pool=50), 0)
     assert split.aligned_counts == (10, 45, 45)
@@ -100,7 +108,9 @@ def test_an_overlap_is_rows_of_the_active_party_that_one_other_party_has() -> No
     together = torch.cat(split.further)
     assert len(together.unique()) == 90
     assert set(together.tolist()) < set(split.pools[0].tolist())
-    assert set(together.tolist()).isdisjoint(torch.cat([split.aligned, *split.pools[1:], split.test]).tolist())
+    assert set(together.tolist()).isdisjoint(
+        torch.cat([split.aligned, *split.pools[1:], split.test]).tolist()
+    )
     assert torch.equal(split.further_of(0), together)
     assert torch.equal(split.pools[0][:90], together)  # where `every_label` looks for them
     for party in (1, 2, 3):
@@ -123,7 +133,9 @@ def test_the_hash_without_overlap_is_that_of_older_records() -> None:
     assert split.hash == digest.hexdigest()
 
 
-@pytest.mark.parametrize(("overlap", "line"), [(67, "an overlap of 67 rows with each of 3 parties"), (-1, "not -1")])
+@pytest.mark.parametrize(
+    ("overlap", "line"), [(67, "an overlap of 67 rows with each of 3 parties"), (-1, "not -1")]
+)
 def test_an_overlap_that_does_not_fit_is_refused(overlap: int, line: str) -> None:
     assert make_split(LABELS, replace(SPEC, overlap=66), 0).further_of(0).shape == (198,)
     with pytest.raises(UserError, match=line):
@@ -164,7 +176,9 @@ def test_summary_and_json_hold_what_the_split_is() -> None:
         ({"pool": 720, "exact": True}, "do not meet the profile exactly .*; 4 x 606 do"),
     ],
 )
-def test_a_request_that_does_not_fit_says_what_would(change: dict[str, object], message: str) -> None:
+def test_a_request_that_does_not_fit_says_what_would(
+    change: dict[str, object], message: str
+) -> None:
     with pytest.raises(UserError, match=message) as caught:
         make_split(LABELS, replace(SPEC, **change), 0)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
@@ -194,13 +208,22 @@ def test_default_digits() -> None:
 @pytest.mark.parametrize(
     ("name", "mid", "wcs"),
     [
-        pytest.param("fashion_mnist", [0.232, 0.232, 0.232, 0.231], [0.842, 0.841, 0.836, 0.805], id="fashion"),
-        pytest.param("modelnet10", [0.228, None, None, 0.138], [0.862, 0.862, 0.862, 0.842], id="modelnet"),
+        pytest.param(
+            "fashion_mnist",
+            [0.232, 0.232, 0.232, 0.231],
+            [0.842, 0.841, 0.836, 0.805],
+            id="fashion",
+        ),
+        pytest.param(
+            "modelnet10", [0.228, None, None, 0.138], [0.862, 0.862, 0.862, 0.842], id="modelnet"
+        ),
         pytest.param("credit", [0.331, 0.502, 0.364, None], None, id="credit"),
         pytest.param("adult", [0.540, None, 0.513, None], None, id="adult"),
     ],
 )
-def test_default_splits_are_near_the_papers(name: str, mid: list[float | None], wcs: list[float] | None) -> None:
+def test_default_splits_are_near_the_papers(
+    name: str, mid: list[float | None], wcs: list[float] | None
+) -> None:
     if not sources.available(name):
         pytest.skip(f"{name} is not on this machine")
     split = check_default(name, SplitSpec())

@@ -28,7 +28,9 @@ def test_images_stay_bytes_and_hold_the_partys_views(digits: Dataset) -> None:
     split = split_dataset(digits, SplitSpec(aligned=100), 0)
     tables = party_tables(digits, split, 4)
     assert isinstance(digits.features, torch.Tensor)
-    for table, pool, views in zip(tables, split.pools, [(0, 1), (2, 3), (0, 2), (1, 3)], strict=True):
+    for table, pool, views in zip(
+        tables, split.pools, [(0, 1), (2, 3), (0, 2), (1, 3)], strict=True
+    ):
         assert table.shape == (2, 4, 4)
         assert table.pool.dtype == torch.uint8
         assert table.spans is None

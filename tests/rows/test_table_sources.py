@@ -1,4 +1,5 @@
-"""Adult and Credit: columns of the kinds stated; a file made by hand that differs is refused, not misread."""
+"""Adult and Credit: columns of the kinds stated; a file made by hand that differs is refused, not
+misread."""
 
 import gzip
 from pathlib import Path
@@ -44,7 +45,9 @@ def texts(found: Dataset) -> set[str]:
 
 def test_adult_is_divided_as_the_file_says(tmp_path: Path) -> None:
     other = PERSON.replace("State-gov", "?")
-    found = adult(people(tmp_path, f"{PERSON},<=50K,train", f"{other},>50K,test", f"{other},>50K,train"))
+    found = adult(
+        people(tmp_path, f"{PERSON},<=50K,train", f"{other},>50K,test", f"{other},>50K,train")
+    )
     assert (found.train.tolist(), found.test.tolist()) == ([0, 2], [1])
     assert found.labels.tolist() == [0, 1, 1]
     assert found.views == 14
@@ -61,9 +64,13 @@ def test_a_header_without_rows_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("income", [">50K.", " >50K", "", "1"])
-def test_an_income_spelled_otherwise_is_refused_rather_than_taken_as_low(tmp_path: Path, income: str) -> None:
+def test_an_income_spelled_otherwise_is_refused_rather_than_taken_as_low(
+    tmp_path: Path, income: str
+) -> None:
     people(tmp_path, f"{PERSON},<=50K,train", f"{PERSON},{income},test")
-    with pytest.raises(UserError, match=rf"adult\.csv\.gz: column 'income' holds '{income}'.*<=50K, >50K.*fetch it"):
+    with pytest.raises(
+        UserError, match=rf"adult\.csv\.gz: column 'income' holds '{income}'.*<=50K, >50K.*fetch it"
+    ):
         adult(tmp_path)
 
 
@@ -84,10 +91,14 @@ def test_a_text_among_numbers_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", ["", "1,2,3", f"{PERSON},<=50K,train,more"], ids=["blank line", "too few values", "too many values"]
+    "row",
+    ["", "1,2,3", f"{PERSON},<=50K,train,more"],
+    ids=["blank line", "too few values", "too many values"],
 )
 def test_a_line_of_another_length_is_refused(tmp_path: Path, row: str) -> None:
-    with pytest.raises(UserError, match=r"must have the columns age, workclass, .*; fetch it again"):
+    with pytest.raises(
+        UserError, match=r"must have the columns age, workclass, .*; fetch it again"
+    ):
         adult(people(tmp_path, f"{PERSON},<=50K,train", row))
 
 
@@ -115,5 +126,7 @@ def test_a_label_that_is_neither_0_nor_1_is_refused(tmp_path: Path, label: str) 
 @pytest.mark.usefixtures("nothing_elsewhere")
 def test_absent_files_say_where_they_come_from(tmp_path: Path) -> None:
     for load in (adult, credit):
-        with pytest.raises(UserError, match=r"not found.*archive\.ics\.uci\.edu.*set PROTOEVFL_DATA"):
+        with pytest.raises(
+            UserError, match=r"not found.*archive\.ics\.uci\.edu.*set PROTOEVFL_DATA"
+        ):
             load(tmp_path)

@@ -12,7 +12,9 @@ from protoevfl.rows import fetch, table_sources, uci
 from .real import requires
 
 TRAIN = "39, State-gov, 77516, Bachelors, 13, Never-married, ?, Not-in-family, White, Male, 2174, 0, 40, Cuba, <=50K"
-TEST = "25, Private, 226802, 11th, 7, Never-married, Sales, Own-child, Black, Male, 0, 0, 38, ?, >50K."
+TEST = (
+    "25, Private, 226802, 11th, 7, Never-married, Sales, Own-child, Black, Male, 0, 0, 38, ?, >50K."
+)
 
 
 def archive(**members: str) -> bytes:
@@ -40,7 +42,9 @@ def test_adult_archive_without_the_files_is_refused() -> None:
 
 def test_credit_columns_get_their_names() -> None:
     names = ["ID", *(f"X{i}" for i in range(1, 24)), "Y"]
-    text = uci.credit_csv((",".join(names) + "\r\n" + ",".join(["1", "20000.0", *["-2"] * 22, "1"])).encode())
+    text = uci.credit_csv(
+        (",".join(names) + "\r\n" + ",".join(["1", "20000.0", *["-2"] * 22, "1"])).encode()
+    )
     header, row = text.decode().splitlines()
     assert header.split(",")[:3] == ["ID", "LIMIT_BAL", "SEX"]
     assert row == ",".join(["1", "20000", *["-2"] * 22, "1"])
@@ -56,12 +60,19 @@ def test_adult_sha256_is_that_of_the_converted_official_files() -> None:
     """The stored file turned back into the two official ones converts to the expected content."""
     path = fetch.find(table_sources.ADULT.file)
     assert path is not None
-    rows = [line.rsplit(",", 1) for line in gzip.decompress(path.read_bytes()).decode().splitlines()[1:]]
-    official = {part: [row.replace(",", ", ") for row, split in rows if split == part] for part in ("train", "test")}
+    rows = [
+        line.rsplit(",", 1) for line in gzip.decompress(path.read_bytes()).decode().splitlines()[1:]
+    ]
+    official = {
+        part: [row.replace(",", ", ") for row, split in rows if split == part]
+        for part in ("train", "test")
+    }
     content = uci.adult_csv(
         archive(
             adult_data="\n".join(official["train"]) + "\n\n",
-            adult_test="|1x3 Cross validator\n" + "\n".join(row + "." for row in official["test"]) + "\n\n",
+            adult_test="|1x3 Cross validator\n"
+            + "\n".join(row + "." for row in official["test"])
+            + "\n\n",
         )
     )
     assert hashlib.sha256(content).hexdigest() == table_sources.ADULT.sha256

@@ -1,4 +1,5 @@
-"""The configuration file: what is written comes out, what is wrong is named before any data is read."""
+"""The configuration file: what is written comes out, what is wrong is named before any data is
+read."""
 
 import re
 from pathlib import Path
@@ -50,22 +51,44 @@ def test_every_optional_line_of_the_template_is_valid_and_shows_the_default(home
     text = text.replace("categorical = []", 'categorical = ["branch"]', 1)
     (home / "all.toml").write_text(text)
     full, plain = load(home / "all.toml"), load(home / "protoevfl.toml")
-    assert (full.alignment, full.seed, full.test, full.device) == (plain.alignment, 0, plain.test, plain.device)
+    assert (full.alignment, full.seed, full.test, full.device) == (
+        plain.alignment,
+        0,
+        plain.test,
+        plain.device,
+    )
     assert full.method.overrides == {"rounds.count": 2, "head.epochs": 100}
-    build(full.method.name, full.method.preset, "table", full.method.overrides)  # settings that exist
+    # settings that exist
+    build(full.method.name, full.method.preset, "table", full.method.overrides)
     assert resolve(full)["clinic"].config.image == config.ImageSpec("pixels", (1, 28, 28))
     assert resolve(full)["bank"].spec.categorical == ("branch",)
 
 
 UNKNOWN = [
     ("output = ", "ouput = ", "no key 'ouput'; did you mean 'output'"),
-    ('column = "default"', 'colum = "default"', r"\[label\] has no key 'colum'; did you mean 'column'"),
+    (
+        'column = "default"',
+        'colum = "default"',
+        r"\[label\] has no key 'colum'; did you mean 'column'",
+    ),
     ('id = "customer_id"', 'idd = "customer_id"', "no key 'idd'; did you mean 'id'"),
-    ("# [alignment]\n# casefold", "[alignment]\ncasfold", "no key 'casfold'; did you mean 'casefold'"),
-    ('# [privacy]\n# preset = "default"', '[privacy]\npreset = "defualt"', "unknown; did you mean 'default'"),
-    ('# [method]\n# name = "proto_evfl"', '[method]\nname = "proto_vfl"', "did you mean 'proto_evfl'"),
+    (
+        "# [alignment]\n# casefold",
+        "[alignment]\ncasfold",
+        "no key 'casfold'; did you mean 'casefold'",
+    ),
+    (
+        '# [privacy]\n# preset = "default"',
+        '[privacy]\npreset = "defualt"',
+        "unknown; did you mean 'default'",
+    ),
+    (
+        '# [method]\n# name = "proto_evfl"',
+        '[method]\nname = "proto_vfl"',
+        "did you mean 'proto_evfl'",
+    ),
     ('party = "bank"', 'party = "bnak"', "did you mean 'bank'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "message"), UNKNOWN)
@@ -84,7 +107,11 @@ WRONG = [
     ('file = "bank.parquet"', 'file = "bamk.parquet"', "did you mean 'bank.parquet'"),
     ('id = "customer_id"', 'id = ["customer_id", "branch"]', "has 1 id columns, bank 2"),
     ('id = "customer_id"', "id = []", "id must be the name of a column"),
-    ("# exclude = []", 'categorical = ["branch"]\nnumeric = ["branch"]', "as categorical and as numeric"),
+    (
+        "# exclude = []",
+        'categorical = ["branch"]\nnumeric = ["branch"]',
+        "as categorical and as numeric",
+    ),
     ('features = "all"', 'features = ["income"]\nexclude = ["branch"]', "leave one of the two out"),
     ("[label]", "[label", "not valid TOML"),
     ('name = "bank"', 'name = "owner"', "another one than 'owner'"),
@@ -93,8 +120,16 @@ WRONG = [
     ("[label]", 'path = "x"\n[label]', "has no key 'path'"),
     ("# seed = 0", "seed = nan", "nan and inf are no settings"),
     ("# seed = 0", "seed = 2020-01-01", "is no number, text, true, false or list"),
-    ('features = "all"', 'image = {column = "p", shape = [0, 3]}', r"shape must be \[height, width\]"),
-    ('features = "all"', "image = {colum = 3}", r"\[\[party\]\] 1 image has no key 'colum'; did you mean 'column'"),
+    (
+        'features = "all"',
+        'image = {column = "p", shape = [0, 3]}',
+        r"shape must be \[height, width\]",
+    ),
+    (
+        'features = "all"',
+        "image = {colum = 3}",
+        r"\[\[party\]\] 1 image has no key 'colum'; did you mean 'column'",
+    ),
 ]
 
 
@@ -113,14 +148,20 @@ def test_wrong_values_are_refused_without_reading_data(
 COLUMNS = [
     ('id = "customer_id"', 'id = "customer"', "bank.parquet has no column 'customer'"),
     ('column = "default"', 'column = "defalt"', r"no column 'defalt' \(did you mean 'default'\?\)"),
-    ('features = "all"', 'features = ["income", "default"]', "'default' is an id, label or image column"),
+    (
+        'features = "all"',
+        'features = ["income", "default"]',
+        "'default' is an id, label or image column",
+    ),
     ("# exclude = []", 'exclude = ["income", "branch"]', "bank has no feature columns left"),
     ("# categorical = []", 'categorical = ["brunch"]', "did you mean 'branch'"),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "message"), COLUMNS)
-def test_columns_are_checked_against_the_headers(home: Path, old: str, new: str, message: str) -> None:
+def test_columns_are_checked_against_the_headers(
+    home: Path, old: str, new: str, message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         resolve(load(edit(home, (old, new))))
 

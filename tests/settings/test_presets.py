@@ -32,7 +32,12 @@ def test_every_method_has_a_default(method: str) -> None:
 
 
 def test_the_data_sets_own_part_comes_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = {"*": {"a": 1, "b": 1, "c": 1}, "images": {"b": 2, "c": 2}, "tables": {"b": 3}, "digits": {"c": 4}}
+    parts = {
+        "*": {"a": 1, "b": 1, "c": 1},
+        "images": {"b": 2, "c": 2},
+        "tables": {"b": 3},
+        "digits": {"c": 4},
+    }
     monkeypatch.setattr(presets, "written", lambda method: {"p": parts})
     assert presets.settings("x", "p", "digits") == {"a": 1, "b": 2, "c": 4}
     assert presets.settings("x", "p", "adult") == {"a": 1, "b": 3, "c": 1}
@@ -79,11 +84,17 @@ def lines(method: str) -> Iterator[tuple[str, str, str]]:
 
 
 def resolved(method: str) -> list[dict[str, Any]]:
-    return [presets.settings(method, preset, kind) for preset in presets.presets(method) for kind in KINDS]
+    return [
+        presets.settings(method, preset, kind)
+        for preset in presets.presets(method)
+        for kind in KINDS
+    ]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_line_of_a_preset_says_something_new(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_line_of_a_preset_says_something_new(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without it some data set would have other settings."""
     whole, before = presets.written(method), resolved(method)
     for preset, part, name in lines(method):
@@ -95,9 +106,14 @@ def test_every_line_of_a_preset_says_something_new(method: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("method", "preset", "dataset"), EVERY)
-def test_what_the_package_ships_passes_the_check_of_what_users_give(method: str, preset: str, dataset: str) -> None:
+def test_what_the_package_ships_passes_the_check_of_what_users_give(
+    method: str, preset: str, dataset: str
+) -> None:
     own, privacy = split_overrides(presets.settings(method, preset, dataset))
-    shipped, checked = presets.build(method, preset, dataset), from_dotted(method_class(method), own, method)
+    shipped, checked = (
+        presets.build(method, preset, dataset),
+        from_dotted(method_class(method), own, method),
+    )
     assert (shipped, repr(shipped)) == (checked, repr(checked))
     assert repr(assembled(PrivacySettings, privacy)) == repr(settings_from(privacy))
 

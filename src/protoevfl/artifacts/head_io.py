@@ -1,6 +1,8 @@
-"""A trained head as plain facts and tensors, and back; the one place that knows how heads are built.
+"""A trained head as plain facts and tensors, and back; the one place that knows how heads are
+built.
 
-`HeadNet` is what nearly every method trains; FedCVT trains three of them. A head of another kind cannot be kept.
+`HeadNet` is what nearly every method trains; FedCVT trains three of them. A head of another kind
+cannot be kept.
 """
 
 from collections.abc import Mapping
@@ -25,7 +27,10 @@ def pack(head: nn.Module | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts = {**_sizes(head.host), "members": len(head.guest.keys), "pairs": len(head.host.keys)}
         facts["pairs"] //= facts["members"]
     else:
-        raise UserError("this method leaves no head that can be kept; use proto_evfl or another federated method")
+        raise UserError(
+            "this method leaves no head that can be kept; use proto_evfl or another federated "
+            "method"
+        )
     tensors = {name: t.detach().cpu().contiguous() for name, t in head.state_dict().items()}
     return {"kind": type(head).__name__, **facts}, tensors
 
@@ -35,7 +40,9 @@ def unpack(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module
     if not facts:
         return None
     known = {f.name for f in fields(HeadSettings)}
-    settings = HeadSettings(**{name: value for name, value in facts["settings"].items() if name in known})
+    settings = HeadSettings(
+        **{name: value for name, value in facts["settings"].items() if name in known}
+    )
     keys = torch.arange(facts["members"])  # used for random draws in training only
     head: nn.Module
     if facts["kind"] == "HeadNet":
@@ -43,11 +50,15 @@ def unpack(facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> nn.Module
     elif facts["kind"] == "ThreeHeads":
         head = ThreeHeads(keys, facts["pairs"], facts["width"], facts["classes"], settings)
     else:
-        raise UserError(f"a head of the kind {facts['kind']} is not known to this version of protoevfl")
+        raise UserError(
+            f"a head of the kind {facts['kind']} is not known to this version of protoevfl"
+        )
     try:
         head.load_state_dict(dict(tensors))
     except RuntimeError as error:
-        raise UserError(f"the kept head does not fit its description: {str(error).splitlines()[0]}") from None
+        raise UserError(
+            f"the kept head does not fit its description: {str(error).splitlines()[0]}"
+        ) from None
     return head.eval()
 
 
@@ -55,6 +66,12 @@ def _sizes(head: HeadNet) -> dict[str, Any]:
     first, last = head.layers[0].weight, head.layers[-1].weight
     inputs, classes = int(first.shape[1]), int(last.shape[2])  # type: ignore[index]
     block = head.gate if head.gate is not None else head.adaptor
-    parties = 1 if block is None else int(block.shape[1])  # without gate and adaptor the blocks are one long input
-    sizes = {"members": len(head.keys), "parties": parties, "width": inputs // parties, "classes": classes}
+    # without gate and adaptor the blocks are one long input
+    parties = 1 if block is None else int(block.shape[1])
+    sizes = {
+        "members": len(head.keys),
+        "parties": parties,
+        "width": inputs // parties,
+        "classes": classes,
+    }
     return {**sizes, "settings": asdict(head.settings)}

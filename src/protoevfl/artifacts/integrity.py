@@ -1,7 +1,8 @@
 """Folders that check themselves, and directories that appear whole or not at all.
 
-`seal` writes the JSON file that lists the SHA-256 of every other file of its folder; `unseal` compares. `whole` hands
-out a hidden directory and renames it to its name when the block ends well; after an error or Ctrl-C nothing is left.
+`seal` writes the JSON file that lists the SHA-256 of every other file of its folder; `unseal`
+compares. `whole` hands out a hidden directory and renames it to its name when the block ends well;
+after an error or Ctrl-C nothing is left.
 """
 
 import hashlib
@@ -57,14 +58,19 @@ def unseal(folder: Path, name: str, kind: str) -> dict[str, Any]:
     """The facts that `seal` wrote, after checking format, version and every checksum."""
     with readable(folder):
         if not (folder / name).is_file():
-            raise UserError(f"{folder} holds no {name}: it is not a folder of a run, or not a complete one")
+            raise UserError(
+                f"{folder} holds no {name}: it is not a folder of a run, or not a complete one"
+            )
         facts = read_json(folder / name)
         check_format(facts, kind, folder)
         for file, digest in facts["files"].items():
             if Path(file).name != file or not (folder / file).is_file():
                 raise UserError(f"{folder} lacks {file}; copy the folder again as a whole")
             if sha256(folder / file) != digest:
-                raise UserError(f"{folder / file} is damaged or was changed (its checksum differs); copy it again")
+                raise UserError(
+                    f"{folder / file} is damaged or was changed (its checksum differs); copy it "
+                    "again"
+                )
         return facts
 
 
@@ -72,7 +78,9 @@ def check_format(facts: Mapping[str, Any], kind: str, folder: Path) -> None:
     if facts.get("format") != kind:
         raise UserError(f"{folder} is not of the format {kind}")
     if facts.get("version") != VERSION:
-        raise UserError(f"{folder} is of format version {facts.get('version')}, this program reads {VERSION}")
+        raise UserError(
+            f"{folder} is of format version {facts.get('version')}, this program reads {VERSION}"
+        )
 
 
 @contextmanager
@@ -89,7 +97,8 @@ def readable(folder: Path) -> Iterator[None]:
 
 
 def check_free(out: Path, overwrite: bool, ours: str | None = None) -> None:
-    """Refuse, before any work, an output that exists; with `overwrite` one that is no run of ours."""
+    """Refuse, before any work, an output that exists; with `overwrite` one that is no run of
+    ours."""
     if out.exists() and not overwrite:
         raise UserError(f"{out} exists; give another --out, or --overwrite to replace it")
     if out.exists() and ours is not None and not (out / ours).is_file():
@@ -98,7 +107,8 @@ def check_free(out: Path, overwrite: bool, ours: str | None = None) -> None:
 
 @contextmanager
 def whole(out: Path) -> Iterator[Path]:
-    """A hidden directory beside `out` that becomes `out` (replacing what is there) when the block ends well."""
+    """A hidden directory beside `out` that becomes `out` (replacing what is there) when the block
+    ends well."""
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     out.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(part, ignore_errors=True)

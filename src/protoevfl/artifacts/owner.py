@@ -1,9 +1,11 @@
-"""What a run keeps of the label owner: head, memory, labels, class names, and the test rows' embeddings.
+"""What a run keeps of the label owner: head, memory, labels, class names, and the test rows'
+embeddings.
 
     RUN/owner/   owner.json  head.safetensors  test.safetensors  metrics.json
 
-A stored owner predicts from embeddings, whichever parties sent some. The embeddings of the test rows are those it
-received while it measured itself; with them every subset of parties can be measured again without any file.
+A stored owner predicts from embeddings, whichever parties sent some. The embeddings of the test
+rows are those it received while it measured itself; with them every subset of parties can be
+measured again without any file.
 """
 
 from collections.abc import Mapping
@@ -46,14 +48,16 @@ class StoredOwner:
     labels: Tensor  # (N_a,) of the training rows
     method: Method
     privacy: PrivacySettings
-    head: nn.Module | None  # None where the joint model is fitted anew from the shared rows (methods/joint.py)
+    # None where the joint model is fitted anew from the shared rows (methods/joint.py)
+    head: nn.Module | None
     memory: dict[str, Tensor]
     test: TestRows
     metrics: dict[str, Any]
     unseen: tuple[int, ...] = ()
     rare: tuple[int, ...] = ()
     key: int = 0  # of random draws, where a method makes some to predict
-    cache: dict[Any, Any] = field(default_factory=dict, compare=False)  # models fitted from the memory
+    # models fitted from the memory
+    cache: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(
@@ -67,7 +71,11 @@ class StoredOwner:
         test: TestRows,
     ) -> "StoredOwner":
         """What is kept of a trained owner."""
-        memory = {name: tensor.detach().cpu() for name, tensor in owner.memory.items() if not name.startswith("guard.")}
+        memory = {
+            name: tensor.detach().cpu()
+            for name, tensor in owner.memory.items()
+            if not name.startswith("guard.")
+        }
         if owner.head is None and "linear" not in memory:
             raise UserError(f"{method.name} has not trained a head; nothing can be kept")
         return cls(
@@ -98,18 +106,22 @@ class StoredOwner:
         examples: Mapping[int, int] | None = None,
         attributes: Tensor | None = None,
     ) -> Tensor:
-        """(n, Z) from embeddings (n, d) by party number; present (M, n) says which lines of them are real.
+        """(n, Z) from embeddings (n, d) by party number; present (M, n) says which lines of them
+        are real.
 
         own          (n, ...) the active party's encoded rows, where its own model takes part
         examples     class -> row: names of two and more unseen classes
         attributes   (Z, K): the same
         """
         if own is None and self.has_own_model and bool(present[0].any()):
-            raise UserError(f"the own model of {self.parties[0]} needs its encoded rows beside the embeddings")
+            raise UserError(
+                f"the own model of {self.parties[0]} needs its encoded rows beside the embeddings"
+            )
         guard, owner = self._guard(), replace(self._owner(), attributes=attributes)
         known = {m: _values(guard.received(m, Embeddings(f))) for m, f in embeddings.items()}
         out = torch.zeros(present.shape[1], len(self.classes))
-        codes = (present.long() * (1 << torch.arange(len(present)))[:, None]).sum(0)  # (n,) one number a subset
+        # (n,) one number a subset
+        codes = (present.long() * (1 << torch.arange(len(present)))[:, None]).sum(0)
         for code in sorted(set(codes.tolist())):
             subset = tuple(m for m in range(len(self.parties)) if code >> m & 1)
             for rows in torch.split((codes == code).nonzero()[:, 0], ROWS):
@@ -123,7 +135,9 @@ class StoredOwner:
         present[list(parties)] = True
         return self.probabilities(rows.embeddings, present, rows.own)
 
-    def _ask(self, owner: LabelOwner, embeddings: dict[int, Tensor], subset: tuple[int, ...]) -> Tensor:
+    def _ask(
+        self, owner: LabelOwner, embeddings: dict[int, Tensor], subset: tuple[int, ...]
+    ) -> Tensor:
         talks = {0: self.method.predict(owner, subset)}
         probabilities = lockstep(talks, _Known(embeddings))[0]
         return probabilities.detach().cpu().float()
@@ -151,11 +165,15 @@ class StoredOwner:
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         head, tensors = head_io.pack(self.head)
-        kept = {f"head.{n}": t for n, t in tensors.items()} | {f"memory.{n}": t for n, t in self.memory.items()}
+        kept = {f"head.{n}": t for n, t in tensors.items()} | {
+            f"memory.{n}": t for n, t in self.memory.items()
+        }
         integrity.write_tensors(folder / "head.safetensors", {**kept, "labels": self.labels})
         test = {f"party.{m}": f for m, f in self.test.embeddings.items()}
         own = {} if self.test.own is None else {"own": self.test.own}
-        integrity.write_tensors(folder / "test.safetensors", {**test, **own, "labels": self.test.labels})
+        integrity.write_tensors(
+            folder / "test.safetensors", {**test, **own, "labels": self.test.labels}
+        )
         integrity.write_json(folder / "metrics.json", self.metrics)
         facts = {
             "parties": list(self.parties),
@@ -209,17 +227,22 @@ def among(rows: Tensor, examples: Mapping[int, int]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Known:
-    """An engine that answers from embeddings at hand; a party without any answers zeros, which nobody uses."""
+    """An engine that answers from embeddings at hand; a party without any answers zeros, which
+    nobody uses."""
 
     embeddings: dict[int, Tensor]
 
     def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message]:
         some = next(iter(self.embeddings.values()))
-        return {(run, m): Embeddings(self.embeddings.get(m, torch.zeros_like(some))) for run, m in requests}
+        return {
+            (run, m): Embeddings(self.embeddings.get(m, torch.zeros_like(some)))
+            for run, m in requests
+        }
 
 
 def _own(own: Tensor | None, rows: Tensor) -> OwnRows | None:
-    """The active party's own view of the rows to be predicted; what the model learnt from is not kept."""
+    """The active party's own view of the rows to be predicted; what the model learnt from is not
+    kept."""
     return None if own is None else OwnRows(own[:0], rows[:0], own[rows], 0)
 
 

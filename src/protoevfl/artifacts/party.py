@@ -2,7 +2,8 @@
 
     RUN/<party>/   party.json  encoder.json  model.safetensors  [alignment.json  aligned_rows.i64]
 
-A stored party turns its own new rows into the embeddings that the label owner asks for; that is all it can do.
+A stored party turns its own new rows into the embeddings that the label owner asks for; that is all
+it can do.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,11 @@
-"""The run directory: one folder per party, one for the label owner, and a manifest; written whole or not at all.
+"""The run directory: one folder per party, one for the label owner, and a manifest; written whole
+or not at all.
 
     RUN/run.json    format, versions, when, parties in order, the SHA-256 of each folder's own JSON file
     RUN/<party>/    that party's artefacts alone            RUN/owner/    the label owner's
 
-Folders may be taken away (between companies each one has its own only): a run opens with those that are there.
+Folders may be taken away (between companies each one has its own only): a run opens with those that
+are there.
 """
 
 import platform
@@ -37,18 +39,25 @@ class Run:
 
     def need_owner(self) -> StoredOwner:
         if self.owner is None:
-            raise UserError(f"{self.path} has no owner folder: only the company with the labels can do this")
+            raise UserError(
+                f"{self.path} has no owner folder: only the company with the labels can do this"
+            )
         return self.owner
 
     def need_party(self, name: str) -> StoredParty:
         if name not in self.names:
             raise UserError(f"this run has no party '{name}'; it has {', '.join(self.names)}")
         if name not in self.parties:
-            raise UserError(f"{self.path} has no folder of {name}: that company keeps it; copy it here or leave it out")
+            raise UserError(
+                f"{self.path} has no folder of {name}: that company keeps it; copy it here or "
+                "leave it out"
+            )
         return self.parties[name]
 
 
-def write_run(out: Path, parties: Sequence[StoredParty], owner: StoredOwner, facts: dict[str, Any]) -> None:
+def write_run(
+    out: Path, parties: Sequence[StoredParty], owner: StoredOwner, facts: dict[str, Any]
+) -> None:
     """Write everything beside `out`, then rename; `facts` go into the manifest."""
     with integrity.whole(out) as folder:
         for party in parties:
@@ -57,8 +66,11 @@ def write_run(out: Path, parties: Sequence[StoredParty], owner: StoredOwner, fac
         write_manifest(folder, [p.name for p in parties], facts)
 
 
-def add_to_run(folder: Path, names: Sequence[str], part: StoredParty | StoredOwner, facts: dict[str, Any]) -> None:
-    """One company's part of a run between companies, put or replaced whole; then a manifest of the parts that are here.
+def add_to_run(
+    folder: Path, names: Sequence[str], part: StoredParty | StoredOwner, facts: dict[str, Any]
+) -> None:
+    """One company's part of a run between companies, put or replaced whole; then a manifest of the
+    parts that are here.
 
     names   all parties of the run, here or not, in order
     """
@@ -93,7 +105,9 @@ def open_run(path: Path) -> Run:
     """Open a run directory and check every file in it."""
     path = Path(path)
     if not (path / MANIFEST).is_file():
-        raise UserError(f"{path} is not a run directory (it has no {MANIFEST}); `protoevfl train` makes one")
+        raise UserError(
+            f"{path} is not a run directory (it has no {MANIFEST}); `protoevfl train` makes one"
+        )
     with integrity.readable(path):
         manifest = integrity.read_json(path / MANIFEST)
         integrity.check_format(manifest, FORMAT, path)

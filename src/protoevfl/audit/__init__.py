@@ -1,7 +1,9 @@
-"""Audits: run a configuration as it is, with shuffled labels and one-way, attack all that crossed, keep the figures.
+"""Audits: run a configuration as it is, with shuffled labels and one-way, attack all that crossed,
+keep the figures.
 
-`audit` gives plain facts (JSON) that `privacy/report.py` turns into Markdown and HTML; `attacked` gives records with an
-"attack" entry for the table of label inference. Three simulations share their seeds, hence their rows and encoders:
+`audit` gives plain facts (JSON) that `privacy/report.py` turns into Markdown and HTML; `attacked`
+gives records with an "attack" entry for the table of label inference. Three simulations share their
+seeds, hence their rows and encoders:
 
     as it is     the transcript the attacks work on, and the accuracy
     canary       the same with labels shuffled over the aligned rows
@@ -31,12 +33,18 @@ def audit(
     real, canary = record_both(config, seeds, device=device, warm=warm)
     none = PrivacySettings()
     one_way = record(one_way_of(plain), seeds, device=device, privacy=none, warm=warm)
-    bare = record(config, seeds, device=device, privacy=none, warm=warm) if privacy != none else real
+    bare = (
+        record(config, seeds, device=device, privacy=none, warm=warm) if privacy != none else real
+    )
     rounds = rounds_of(real)
     found = findings(cases(real, one_way, plain, privacy), privacy, rounds, known)
     hidden = findings(cases(canary, one_way, plain, privacy), privacy, rounds, (0,))
     first = real[0]
-    n, z, passive = len(first.world.owner.labels), first.world.owner.classes, len(first.world.owner.parties) - 1
+    n, z, passive = (
+        len(first.world.owner.labels),
+        first.world.owner.classes,
+        len(first.world.owner.parties) - 1,
+    )
     guarded = _promised(privacy, first)
     return {
         "config": config.identity(),
@@ -52,20 +60,27 @@ def audit(
         "inversion": inversion(real),
         "attributes": attributes(real),
         "ledger": first.ledger.summary(),
-        "coalition_epsilon": first.ledger.coalition(range(1, passive + 1)) if first.ledger.entries else None,
+        "coalition_epsilon": first.ledger.coalition(range(1, passive + 1))
+        if first.ledger.entries
+        else None,
         "guess_bound": privacy.guess_bound(n, z, rounds) if guarded else 1.0,
         "coalition_guess_bound": privacy.guess_bound(n, z, rounds, passive) if guarded else 1.0,
-        "utility": {"as it is": utility(real), "undefended": utility(bare), "one-way": utility(one_way)},
+        "utility": {
+            "as it is": utility(real),
+            "undefended": utility(bare),
+            "one-way": utility(one_way),
+        },
     }
 
 
 def attacked(
     config: RunConfig, seeds: Sequence[int], *, device: str = "auto", engine: str = "auto"
 ) -> list[dict[str, Any]]:
-    """Records of the runs, each with an "attack" entry: figures of the passive party with one known label a class.
+    """Records of the runs, each with an "attack" entry: figures of the passive party with one known
+    label a class.
 
-    The seeds are attacked together (the worst attack is chosen by its mean); every record holds its own seed's share.
-    Always the stacked engine, whatever `engine` says.
+    The seeds are attacked together (the worst attack is chosen by its mean); every record holds its
+    own seed's share. Always the stacked engine, whatever `engine` says.
     """
     start = time.perf_counter()
     plain, privacy = privacy_of(config)
@@ -92,7 +107,8 @@ def attack_records(
     hidden: Sequence[Mapping[str, Any]],
     seconds: float,
 ) -> list[dict[str, Any]]:
-    """One record a seed from its recording and the findings (as JSON) with true and with shuffled labels."""
+    """One record a seed from its recording and the findings (as JSON) with true and with shuffled
+    labels."""
     _, privacy = privacy_of(config)
     passive = {f["known"]: f for f in found if f["threat"] == "passive"}
     canaries = {f["threat"]: f for f in hidden}
@@ -100,13 +116,21 @@ def attack_records(
     bound = privacy.guess_bound(n, z, rounds_of(real)) if _promised(privacy, real[0]) else 1.0
     return [
         {
-            **config.identity(), "seed": one.seed, "metrics": one.metrics, "bytes": one.crossed,
-            "rounds": one.exchanges, "seconds": seconds, "split_hash": one.world.split.hash,
-            "split": one.world.split.as_json(), "versions": versions(), "epsilon": one.ledger.summary(),
+            **config.identity(),
+            "seed": one.seed,
+            "metrics": one.metrics,
+            "bytes": one.crossed,
+            "rounds": one.exchanges,
+            "seconds": seconds,
+            "split_hash": one.world.split.hash,
+            "split": one.world.split.as_json(),
+            "versions": versions(),
+            "epsilon": one.ledger.summary(),
             "privacy": {name: value for name, value in asdict(privacy).items() if value},
             "attack": {
                 "accuracy": passive[1]["worst"]["by_seed"][i],
-                "advantage": passive[1]["worst"]["by_seed"][i] - passive[1]["yardstick"]["by_seed"][i],
+                "advantage": passive[1]["worst"]["by_seed"][i]
+                - passive[1]["yardstick"]["by_seed"][i],
                 "unaided": passive[0]["worst"]["by_seed"][i],
                 "canary": _canary(canaries.get("passive"), i),
                 "canary_colluding": _canary(canaries.get("colluding"), i),
@@ -116,11 +140,12 @@ def attack_records(
             },
         }
         for i, one in enumerate(real)
-    ]  # fmt: skip
+    ]
 
 
 def _canary(finding: Mapping[str, Any] | None, i: int) -> float | None:
-    """None where no message could be attacked: groups that an oracle names say nothing about single people."""
+    """None where no message could be attacked: groups that an oracle names say nothing about single
+    people."""
     return finding["worst"]["by_seed"][i] if finding and finding["worst"]["communicates"] else None
 
 
@@ -131,5 +156,9 @@ def _promised(privacy: PrivacySettings, first: Recording) -> bool:
 
 def _nearest(finding: Mapping[str, Any], i: int) -> float | None:
     """The paper's attack: the cosine to the nearest prototype of the last message."""
-    found = [x["by_seed"][i] for x in finding["lines"] if x["attack"].startswith("nearest prototype, cosine, mess")]
+    found = [
+        x["by_seed"][i]
+        for x in finding["lines"]
+        if x["attack"].startswith("nearest prototype, cosine, mess")
+    ]
     return found[-1] if found else None

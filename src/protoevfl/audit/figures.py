@@ -1,4 +1,5 @@
-"""From recordings to figures: attackers' cases, findings of every threat model, inversion, utility."""
+"""From recordings to figures: attackers' cases, findings of every threat model, inversion,
+utility."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,9 +26,13 @@ POOL_ROWS = 2000  # of its pool an attacker works with
 
 
 def cases(
-    recordings: Sequence[Recording], yardsticks: Sequence[Recording], config: RunConfig, privacy: PrivacySettings
+    recordings: Sequence[Recording],
+    yardsticks: Sequence[Recording],
+    config: RunConfig,
+    privacy: PrivacySettings,
 ) -> list[list[Case]]:
-    """For each seed one case a passive party; encoders that saw no message come from the one-way recordings."""
+    """For each seed one case a passive party; encoders that saw no message come from the one-way
+    recordings."""
     method = build(config.method, config.preset, config.dataset, config.overrides)
     guarded = privacy.guards_labels
     rounds = getattr(method, "rounds", None)
@@ -62,7 +67,9 @@ def seen_by(recording: Recording) -> dict[int, View]:
 
 def threats(groups: list[list[Case]], rounds: int) -> dict[str, list[Case]]:
     """The attackers by threat model; a malicious party needs rounds to draw anything out."""
-    joint = [Case(g[0].seed, together(c.view for c in g), g[0].labels) for g in groups if len(g) > 1]
+    joint = [
+        Case(g[0].seed, together(c.view for c in g), g[0].labels) for g in groups if len(g) > 1
+    ]
     found = {"passive": [case for group in groups for case in group], "colluding": joint}
     found["malicious"] = [group[0] for group in groups] if rounds else []
     return {threat: some for threat, some in found.items() if some}
@@ -71,10 +78,16 @@ def threats(groups: list[list[Case]], rounds: int) -> dict[str, list[Case]]:
 def width_of(groups: list[list[Case]]) -> int:
     """Columns of the embeddings prototypes are made of."""
     first = groups[0][0].view
-    return first.releases()[0].f.shape[1] if first.releases() else next(iter(first.own.values())).shape[1]
+    return (
+        first.releases()[0].f.shape[1]
+        if first.releases()
+        else next(iter(first.own.values())).shape[1]
+    )
 
 
-def findings(groups: list[list[Case]], privacy: PrivacySettings, rounds: int, known: Sequence[int]) -> list[Finding]:
+def findings(
+    groups: list[list[Case]], privacy: PrivacySettings, rounds: int, known: Sequence[int]
+) -> list[Finding]:
     """Every threat model at every k."""
     parts, width = threats(groups, rounds), width_of(groups)
     return [
@@ -91,18 +104,22 @@ def extra(threat: str, privacy: PrivacySettings, width: int, rounds: int) -> Ext
 
 def _sent(recording: Recording, party: int) -> list[Tensor]:
     """Embeddings (N, d) of all aligned rows that a party sent, in order."""
-    replies = (a for p, _, a in recording.transcript if p == party and isinstance(a, Embeddings | Learned))
+    replies = (
+        a for p, _, a in recording.transcript if p == party and isinstance(a, Embeddings | Learned)
+    )
     return [a.values for a in replies if len(a.values) == len(recording.world.owner.labels)]
 
 
 def _received(recording: Recording, party: int) -> Tensor | None:
-    """The newest embeddings (N, d) of the aligned rows that the owner has from a party; None where nothing crossed."""
+    """The newest embeddings (N, d) of the aligned rows that the owner has from a party; None where
+    nothing crossed."""
     seen = seen_by(recording).get(party)
     return None if seen is None else seen.last_embeddings(party)
 
 
 def inversion(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
-    """The owner rebuilds the first passive party's aligned rows; half of the pairs have leaked. Means over seeds."""
+    """The owner rebuilds the first passive party's aligned rows; half of the pairs have leaked.
+    Means over seeds."""
     totals: Counter[tuple[str, str]] = Counter()
     for recording in recordings:
         party = recording.world.owner.parties[1]
@@ -125,7 +142,8 @@ def inversion(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
 
 
 def attributes(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
-    """The owner infers the first passive party's columns from embeddings; half of the rows have leaked. Tables only."""
+    """The owner infers the first passive party's columns from embeddings; half of the rows have
+    leaked. Tables only."""
     totals: dict[str, dict[str, list[float]]] = {}
     for recording in recordings:
         party = recording.world.owner.parties[1]
@@ -133,17 +151,30 @@ def attributes(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
         if table.spans is None or sent is None:
             return {}
         leaked = torch.arange(len(sent)) % 2 == 0
-        made = infer_table(sent.cpu(), table.aligned.cpu(), table.spans, leaked, recording.world.labels.aligned.cpu())
+        made = infer_table(
+            sent.cpu(),
+            table.aligned.cpu(),
+            table.spans,
+            leaked,
+            recording.world.labels.aligned.cpu(),
+        )
         for column, rates in made.items():
             for name, rate in rates.items():
                 totals.setdefault(column, {}).setdefault(name, []).append(rate)
-    return {column: {name: sum(v) / len(v) for name, v in rates.items()} for column, rates in totals.items()}
+    return {
+        column: {name: sum(v) / len(v) for name, v in rates.items()}
+        for column, rates in totals.items()
+    }
 
 
 def utility(recordings: Sequence[Recording]) -> dict[str, Any]:
-    """Accuracy of the joint model and of the parties' pseudo-labels, mean and half interval over seeds."""
+    """Accuracy of the joint model and of the parties' pseudo-labels, mean and half interval over
+    seeds."""
     accuracy = [float(r.metrics["accuracy"]) for r in recordings]
-    rates = [sum(v for m, v in r.pseudo_labels.items() if m) / max(1, len(r.pseudo_labels) - 1) for r in recordings]
+    rates = [
+        sum(v for m, v in r.pseudo_labels.items() if m) / max(1, len(r.pseudo_labels) - 1)
+        for r in recordings
+    ]
     told = any(r.pseudo_labels for r in recordings)
     chance = 1 / recordings[0].world.owner.classes
     return {

@@ -1,7 +1,8 @@
-"""Recorded simulations: every message of several seeds, as it is, with shuffled labels, or with other defences.
+"""Recorded simulations: every message of several seeds, as it is, with shuffled labels, or with
+other defences.
 
-`record` makes one kind; `record_both` drives the runs as they are and their canaries in one lockstep, as members of one
-batched model, which on a GPU costs little more than one of them.
+`record` makes one kind; `record_both` drives the runs as they are and their canaries in one
+lockstep, as members of one batched model, which on a GPU costs little more than one of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,10 +49,13 @@ class Recording:
 
 
 def privacy_of(config: RunConfig) -> tuple[RunConfig, PrivacySettings]:
-    """The configuration without privacy settings, and the privacy settings of its preset and overrides."""
+    """The configuration without privacy settings, and the privacy settings of its preset and
+    overrides."""
     given = {name: value for name, value in config.overrides.items() if name != AUDIT}
     own, _ = split_overrides(given)
-    return replace(config, overrides=own), settings_of(config.method, config.preset, config.dataset, given)
+    return replace(config, overrides=own), settings_of(
+        config.method, config.preset, config.dataset, given
+    )
 
 
 def record(
@@ -63,7 +67,8 @@ def record(
     canary: bool = False,
     warm: "Warm | None" = None,
 ) -> list[Recording]:
-    """Simulates and keeps everything; with `canary` the owner's labels are shuffled first and nothing is predicted.
+    """Simulates and keeps everything; with `canary` the owner's labels are shuffled first and
+    nothing is predicted.
 
     Recordings of the same rows that share `warm` train their extractors without labels only once.
     """
@@ -71,9 +76,15 @@ def record(
 
 
 def record_both(
-    config: RunConfig, seeds: Sequence[int], *, canaries: int = 1, device: str = "auto", warm: "Warm | None" = None
+    config: RunConfig,
+    seeds: Sequence[int],
+    *,
+    canaries: int = 1,
+    device: str = "auto",
+    warm: "Warm | None" = None,
 ) -> tuple[list[Recording], list[Recording]]:
-    """(the runs as they are, their canaries: so many shufflings of every seed's labels, which steadies the figure)."""
+    """(the runs as they are, their canaries: so many shufflings of every seed's labels, which
+    steadies the figure)."""
     runs = [(seed, number) for number in range(canaries + 1) for seed in seeds]
     made = _simulate(config, runs, None, device, warm)
     return made[: len(seeds)], made[len(seeds) :]
@@ -90,7 +101,8 @@ def _simulate(
     plain, chosen = privacy_of(config)
     if plain.method in CENTRAL:
         raise UserError(
-            f"{plain.method} has all rows in one place, so nothing crosses to be attacked; name another method"
+            f"{plain.method} has all rows in one place, so nothing crosses to be attacked; name "
+            "another method"
         )
     chosen = chosen if privacy is None else privacy
     device = choose_device(device)
@@ -125,29 +137,42 @@ def _simulate(
     for r, seed in enumerate(seeds):
         crossed = [(p, q, a) for run, p, q, a in transcript if run == r and isinstance(a, Message)]
         recordings.append(
-            _recording(seed, worlds[r], crossed, found[r], traffic[r], federation.border.ledgers[r], inside, r)
+            _recording(
+                seed,
+                worlds[r],
+                crossed,
+                found[r],
+                traffic[r],
+                federation.border.ledgers[r],
+                inside,
+                r,
+            )
         )
     return recordings
 
 
 def _hasty(method: Any) -> Any:
-    """The owner's side of a canary: nobody asks for predictions, so a head that only comes last need not be trained."""
+    """The owner's side of a canary: nobody asks for predictions, so a head that only comes last
+    need not be trained."""
     late = method.name == "proto_evfl" and not method.head_each_round
     return replace(method, head=replace(method.head, epochs=1)) if late else method
 
 
-Warm = dict[str, dict[Address, dict[str, Tensor]]]  # extractors after their warm-up, by how, then by (seed, party)
+# extractors after their warm-up, by how, then by (seed, party)
+Warm = dict[str, dict[Address, dict[str, Tensor]]]
 
 
 def _warm_up_of(config: RunConfig, method: Any) -> str:
-    """Everything an extractor depends on before the first message made of labels, seed and party apart."""
+    """Everything an extractor depends on before the first message made of labels, seed and party
+    apart."""
     parts = [getattr(method, name, None) for name in ("warm", "norm", "table", "width")]
     return repr((type(method).__name__, config.split_spec(), parts))
 
 
 @dataclass
 class _Once:
-    """Answers `WarmUp` with extractors of an earlier recording of the same rows where there are some."""
+    """Answers `WarmUp` with extractors of an earlier recording of the same rows where there are
+    some."""
 
     engine: Stacked
     store: Warm
@@ -162,7 +187,10 @@ class _Once:
         missing = {at: requests[at] for key, at in first.items() if key not in have}
         if missing:
             self.engine.exchange(missing)
-            have |= {(self.seeds[run], party): net for (run, party), net in self._extractors(missing).items()}
+            have |= {
+                (self.seeds[run], party): net
+                for (run, party), net in self._extractors(missing).items()
+            }
         for members, cohort in self.engine.cohorts:
             nets = [have[self.seeds[run], party] for run, party in members]
             cohort.restore({name: torch.stack([net[name] for net in nets]) for name in nets[0]})
@@ -183,7 +211,9 @@ class _Once:
         return found
 
 
-def _measured(federation: Federation, worlds: Sequence[World], runs: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+def _measured(
+    federation: Federation, worlds: Sequence[World], runs: Sequence[tuple[int, int]]
+) -> list[dict[str, Any]]:
     """The metrics of the runs that are no canaries, {} for the others."""
     asked = [r for r, (_, canary) in enumerate(runs) if not canary]
     found: list[dict[str, Any]] = [{} for _ in runs]
@@ -219,11 +249,27 @@ def _recording(
         guess = cosine(pools[m][:, :width], request.prototypes[:, :width]).argmax(1)
         rates[m] = metrics.accuracy(guess.cpu(), world.labels.pools[m]) or 0.0
     own = {m: inside[run, m][0] for m in world.owner.parties}
-    return Recording(seed, world, transcript, found, traffic["bytes"], traffic["rounds"], ledger, rates, own, pools)
+    return Recording(
+        seed,
+        world,
+        transcript,
+        found,
+        traffic["bytes"],
+        traffic["rounds"],
+        ledger,
+        rates,
+        own,
+        pools,
+    )
 
 
 def one_way_of(config: RunConfig) -> RunConfig:
-    """The same rows with nothing made of labels sent down; its self-supervised encoders are any attacker's own."""
+    """The same rows with nothing made of labels sent down; its self-supervised encoders are any
+    attacker's own."""
     mine = config.method == "proto_evfl" and not config.preset.startswith("paper")
-    kept = {n: v for n, v in config.overrides.items() if mine and n.split(".")[0] in ("warm", "head", "layers")}
+    kept = {
+        n: v
+        for n, v in config.overrides.items()
+        if mine and n.split(".")[0] in ("warm", "head", "layers")
+    }
     return replace(config, method="proto_evfl", preset="one_way", overrides=kept)

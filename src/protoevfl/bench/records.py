@@ -1,8 +1,10 @@
-"""Records: one JSON object per line, one line per finished run; appended, never rewritten: stopping loses nothing.
+"""Records: one JSON object per line, one line per finished run; appended, never rewritten: stopping
+loses nothing.
 
-A run is known by its key, the values of `KEY`; a key that is in the file is not run again. Each line goes out in one
-write and is on the disk before the next run starts. A crash can tear the last line only: readers pass over it, the next
-append removes it. Files ending in .gz are read, not appended to.
+A run is known by its key, the values of `KEY`; a key that is in the file is not run again. Each
+line goes out in one write and is on the disk before the next run starts. A crash can tear the last
+line only: readers pass over it, the next append removes it. Files ending in .gz are read, not
+appended to.
 
     >>> key({"dataset": "digits", "seed": 0}) == key({"seed": 0, "dataset": "digits", "seconds": 1.5})
     True
@@ -25,8 +27,23 @@ from typing import Any, Protocol, TypeVar
 from protoevfl.errors import UserError
 
 Record = Mapping[str, Any]
-CELL = ("dataset", "method", "preset", "aligned", "setting", "classes", "shots", "parties", "pool", "profile",
-        "open", "side", "labels", "overlap", "overrides")  # fmt: skip
+CELL = (
+    "dataset",
+    "method",
+    "preset",
+    "aligned",
+    "setting",
+    "classes",
+    "shots",
+    "parties",
+    "pool",
+    "profile",
+    "open",
+    "side",
+    "labels",
+    "overlap",
+    "overrides",
+)
 LATER = {
     "open": False,
     "side": "",
@@ -46,7 +63,8 @@ C = TypeVar("C", bound=Cell)
 
 
 def key(record: Record, names: Sequence[str] = KEY) -> str:
-    """The values that tell one run from another, as canonical JSON (tuples are lists, missing values null)."""
+    """The values that tell one run from another, as canonical JSON (tuples are lists, missing
+    values null)."""
     return json.dumps({name: record.get(name, LATER.get(name)) for name in names}, sort_keys=True)
 
 
@@ -56,7 +74,8 @@ def cell_key(record: Record) -> str:
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
-    """All whole records of a file; none when there is no file. A broken line before the last is an error."""
+    """All whole records of a file; none when there is no file. A broken line before the last is an
+    error."""
     path = Path(path)
     try:
         lines = _content(path).split(b"\n")
@@ -75,7 +94,8 @@ def read(path: str | Path) -> list[dict[str, Any]]:
 
 
 def append(path: str | Path, *new: Record) -> None:
-    """Adds a line for each, all complete and on the disk when this returns, or none; safe beside other writers."""
+    """Adds a line for each, all complete and on the disk when this returns, or none; safe beside
+    other writers."""
     path = Path(path)
     lines = b"".join(json.dumps(finite(record), allow_nan=False).encode() + b"\n" for record in new)
     with _locked(path) as handle:
@@ -87,7 +107,9 @@ def append(path: str | Path, *new: Record) -> None:
             os.fsync(handle)
         except OSError as error:
             os.ftruncate(handle, size)
-            raise UserError(f"cannot write to {path}: {_reason(error)}; earlier lines are intact") from None
+            raise UserError(
+                f"cannot write to {path}: {_reason(error)}; earlier lines are intact"
+            ) from None
 
 
 def finite(value: Any) -> Any:
@@ -112,20 +134,35 @@ def check_writable(path: str | Path) -> None:
         if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
             raise UserError(f"cannot write to {path}: not a file that may be read and written")
     elif not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UserError(f"cannot write to {path}: the folder {path.parent} does not exist or may not be written to")
+        raise UserError(
+            f"cannot write to {path}: the folder {path.parent} does not exist or may not be "
+            "written to"
+        )
 
 
-def missing(cells: Iterable[C], seeds: Sequence[int], done: Iterable[Record]) -> list[tuple[C, list[int]]]:
-    """Each cell with the seeds of it that `done` does not hold; cells with nothing missing are left out."""
+def missing(
+    cells: Iterable[C], seeds: Sequence[int], done: Iterable[Record]
+) -> list[tuple[C, list[int]]]:
+    """Each cell with the seeds of it that `done` does not hold; cells with nothing missing are left
+    out."""
     there = {key(record) for record in done}
-    left = [(cell, [s for s in seeds if key({**cell.identity(), "seed": s}) not in there]) for cell in cells]
+    left = [
+        (cell, [s for s in seeds if key({**cell.identity(), "seed": s}) not in there])
+        for cell in cells
+    ]
     return [(cell, seeds_left) for cell, seeds_left in left if seeds_left]
 
 
-def of_cell(records: Iterable[Record], cell: Cell, seeds: Sequence[int] | None = None) -> list[Record]:
+def of_cell(
+    records: Iterable[Record], cell: Cell, seeds: Sequence[int] | None = None
+) -> list[Record]:
     """The records of one cell (and seeds), one a seed: the last in the file counts."""
     wanted = cell_key(cell.identity())
-    by_seed = {r["seed"]: r for r in records if cell_key(r) == wanted and (seeds is None or r["seed"] in seeds)}
+    by_seed = {
+        r["seed"]: r
+        for r in records
+        if cell_key(r) == wanted and (seeds is None or r["seed"] in seeds)
+    }
     return [by_seed[seed] for seed in sorted(by_seed)]
 
 
@@ -148,7 +185,11 @@ def stamp() -> dict[str, str]:
     if not commit:
         try:
             said = subprocess.run(
-                ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
+                ["git", "rev-parse", "HEAD"],
+                cwd=Path(__file__).parent,
+                capture_output=True,
+                text=True,
+                timeout=10,
             )
             commit = said.stdout.strip() if said.returncode == 0 else ""
         except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,5 @@
-"""From a configuration to records: build the parties, drive the method, evaluate. Several seeds go in lockstep."""
+"""From a configuration to records: build the parties, drive the method, evaluate. Several seeds go
+in lockstep."""
 
 import itertools
 import platform
@@ -27,7 +28,15 @@ from protoevfl.observer import SILENT, Observer, Together
 from protoevfl.rows import sources
 from protoevfl.rows.attributes import read_attributes
 from protoevfl.rows.splits import Split, SplitSpec, split_dataset
-from protoevfl.rows.table import Further, Labels, OwnRows, PartyTable, encode_columns, labels_of, party_tables
+from protoevfl.rows.table import (
+    Further,
+    Labels,
+    OwnRows,
+    PartyTable,
+    encode_columns,
+    labels_of,
+    party_tables,
+)
 from protoevfl.settings.method_choice import CENTRAL, privacy_of
 from protoevfl.settings.presets import build
 
@@ -52,7 +61,8 @@ class RunConfig:
     open: bool = False  # zero_shot: the owner is not told which class has no label
     labels: str = "shared"  # or "all": the active party's pool is labelled too
     overlap: int = 0  # further rows it shares with each single other party
-    side: str = ""  # what names two and more unseen classes: nothing, "example", or a CSV file of attributes
+    # what names two and more unseen classes: nothing, "example", or a CSV file of attributes
+    side: str = ""
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,7 +70,8 @@ class RunConfig:
             raise UserError(f"labels is one of {', '.join(LABELS)}, not '{self.labels}'")
         if self.labels == "all" and self.method not in EVERY_LABEL:
             raise UserError(
-                f"{self.method} cannot use labels of rows that are not shared; these can: {', '.join(EVERY_LABEL)}"
+                f"{self.method} cannot use labels of rows that are not shared; these can: "
+                f"{', '.join(EVERY_LABEL)}"
             )
         if self.overlap < 0:
             raise UserError(f"an overlap is a number of rows, not {self.overlap}")
@@ -68,19 +79,31 @@ class RunConfig:
             raise UserError("an overlap with single parties is of use with --labels all")
         if self.overlap and self.method not in EVERY_OVERLAP:
             raise UserError(
-                f"{self.method} cannot use rows shared with single parties; these can: {', '.join(EVERY_OVERLAP)}"
+                f"{self.method} cannot use rows shared with single parties; these can: "
+                f"{', '.join(EVERY_OVERLAP)}"
             )
 
     def split_spec(self) -> SplitSpec:
         return SplitSpec(
-            dataset=self.dataset, parties=self.parties, aligned=self.aligned, pool=self.pool, profile=self.profile,
-            setting=self.setting, classes=self.classes, shots=self.shots, overlap=self.overlap,
-        )  # fmt: skip
+            dataset=self.dataset,
+            parties=self.parties,
+            aligned=self.aligned,
+            pool=self.pool,
+            profile=self.profile,
+            setting=self.setting,
+            classes=self.classes,
+            shots=self.shots,
+            overlap=self.overlap,
+        )
 
     def identity(self) -> dict[str, Any]:
         """The part of a record that says which cell it belongs to."""
         facts = {**asdict(self), "classes": list(self.classes), "overrides": dict(self.overrides)}
-        return {name: value for name, value in facts.items() if name not in ADDED or ADDED[name] != value}
+        return {
+            name: value
+            for name, value in facts.items()
+            if name not in ADDED or ADDED[name] != value
+        }
 
 
 @dataclass
@@ -128,7 +151,8 @@ def prepare(config: RunConfig, seed: int, device: str) -> World:
 def every_label(
     tables: Sequence[PartyTable], labels: Labels, split: Split, device: str
 ) -> tuple[OwnRows, Further | None]:
-    """All rows of the active party with their labels, and the rows it shares with one other party each."""
+    """All rows of the active party with their labels, and the rows it shares with one other party
+    each."""
     active = tables[0]
     count = len(split.further_of(0))  # the pool begins with them
     rows = torch.cat([active.aligned, active.pool]).to(device)
@@ -147,7 +171,8 @@ def every_label(
 
 
 def tell(owner: LabelOwner, side: str, labels: Labels) -> None:
-    """Side information: the first row to be predicted of each unseen class (a simulation knows it), or attributes."""
+    """Side information: the first row to be predicted of each unseen class (a simulation knows it),
+    or attributes."""
     if side == "example":
         first = {z: (labels.query == z).nonzero() for z in owner.unseen}
         owner.examples = {z: int(rows[0]) for z, rows in first.items() if len(rows)}
@@ -233,32 +258,49 @@ def run(
     ]
 
 
-def measured(config: RunConfig, federation: Federation, worlds: Sequence[World], subsets: bool) -> list[dict[str, Any]]:
+def measured(
+    config: RunConfig, federation: Federation, worlds: Sequence[World], subsets: bool
+) -> list[dict[str, Any]]:
     """Everything that is measured of each run on its query rows."""
     rows = evaluate(federation, worlds, subsets)
-    for r, figures in enumerate(zip(pseudo_labels(federation, worlds), joining(federation, worlds), strict=True)):
+    for r, figures in enumerate(
+        zip(pseudo_labels(federation, worlds), joining(federation, worlds), strict=True)
+    ):
         rows[r] |= figures[0] | figures[1]
         if config.method == "proto_evfl" and worlds[r].owner.head is not None:
             rows[r]["gate"] = gate_by_class(federation, worlds[r], r)
     return rows
 
 
-def evaluate(federation: Federation, worlds: Sequence[World], subsets: bool) -> list[dict[str, Any]]:
+def evaluate(
+    federation: Federation, worlds: Sequence[World], subsets: bool
+) -> list[dict[str, Any]]:
     """The metrics of each run; with `subsets` also the accuracy of every subset of parties."""
     parties = worlds[0].owner.parties
     everyone = [close(p, w) for p, w in zip(federation.predict(), worlds, strict=True)]
     for p, world in zip(everyone, worlds, strict=True):
         if not bool(p.isfinite().all()):  # ranks of NaN would be measured as a perfect AUC
-            raise UserError(f"seed {world.seed}: some predicted probabilities are not finite; the training diverged")
-    found = [metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(everyone, worlds, strict=True)]
+            raise UserError(
+                f"seed {world.seed}: some predicted probabilities are not finite; the training "
+                "diverged"
+            )
+    found = [
+        metrics.evaluate(p, w.labels.query, w.labels.unseen)
+        for p, w in zip(everyone, worlds, strict=True)
+    ]
     for row, world, p in zip(found, worlds, everyone, strict=True):
         guess = p.argmax(1).cpu()
         row["rare_recall"] = _rare(row, world.labels.rare)
-        row["matched_unseen"] = metrics.matched_accuracy(guess, world.labels.query, world.labels.unseen)
+        row["matched_unseen"] = metrics.matched_accuracy(
+            guess, world.labels.query, world.labels.unseen
+        )
         row |= probability_figures(p.cpu(), world)
         row["confusion"] = metrics.confusion(guess, world.labels.query, p.shape[1]).long().tolist()
         if (strength := world.owner.memory.get("open_strength")) is not None:
-            row["open_strength"], row["open_fires"] = float(strength), bool(world.owner.memory["open_fires"])
+            row["open_strength"], row["open_fires"] = (
+                float(strength),
+                bool(world.owner.memory["open_fires"]),
+            )
             row["pool_strength"] = world.owner.memory["strength"].tolist()
         if world.owner.open:
             row["phantom_rate"] = float((guess == world.labels.classes).float().mean())
@@ -266,7 +308,9 @@ def evaluate(federation: Federation, worlds: Sequence[World], subsets: bool) -> 
         sizes = range(1, len(parties) + 1)
         for row in found:
             row["subsets"] = {}
-        for some in itertools.chain.from_iterable(itertools.combinations(parties, k) for k in sizes):
+        for some in itertools.chain.from_iterable(
+            itertools.combinations(parties, k) for k in sizes
+        ):
             for row, p, w in zip(found, federation.predict(some), worlds, strict=True):
                 guess = close(p, w).argmax(1).cpu()
                 row["subsets"]["+".join(map(str, some))] = metrics.accuracy(guess, w.labels.query)
@@ -274,9 +318,11 @@ def evaluate(federation: Federation, worlds: Sequence[World], subsets: bool) -> 
 
 
 def probability_figures(p: Tensor, world: World) -> dict[str, Any]:
-    """How honest probabilities (n, Z) are, and what choosing classes as if they were equally frequent would give.
+    """How honest probabilities (n, Z) are, and what choosing classes as if they were equally
+    frequent would give.
 
-    Class rates are those of the rows shared by all: with many classes pools have others than the test rows.
+    Class rates are those of the rows shared by all: with many classes pools have others than the
+    test rows.
     """
     truth = world.labels.query
     classes = p.shape[1]
@@ -294,15 +340,19 @@ def probability_figures(p: Tensor, world: World) -> dict[str, Any]:
 
 
 def joining(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
-    """The active party's own model beside the joint one, and what joining gains, where it has such a model."""
+    """The active party's own model beside the joint one, and what joining gains, where it has such
+    a model."""
     if not all(has_own_model(world.owner) for world in worlds):
         return [{} for _ in worlds]
     rows = []
-    for joint, own, world in zip(federation.predict(), federation.predict((0,)), worlds, strict=True):
+    for joint, own, world in zip(
+        federation.predict(), federation.predict((0,)), worlds, strict=True
+    ):
         truth = world.labels.query
         rows.append(
             {
-                "alone": metrics.evaluate(own, truth, world.labels.unseen) | probability_figures(own.cpu(), world),
+                "alone": metrics.evaluate(own, truth, world.labels.unseen)
+                | probability_figures(own.cpu(), world),
                 "gain": decisions.gain(joint, own, truth, world.seed),
             }
         )
@@ -310,7 +360,8 @@ def joining(federation: Federation, worlds: Sequence[World]) -> list[dict[str, A
 
 
 def close(p: Tensor, world: World) -> Tensor:
-    """In open mode the last column means "none of these": it is the one unseen class where there is exactly one."""
+    """In open mode the last column means "none of these": it is the one unseen class where there is
+    exactly one."""
     if not world.owner.open or len(world.labels.unseen) != 1:
         return p
     known, none = p[:, :-1].clone(), p[:, -1]
@@ -319,7 +370,8 @@ def close(p: Tensor, world: World) -> Tensor:
 
 
 def pseudo_labels(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
-    """Simulation only: how well each party names its own pool rows by the prototypes, and priors against the truth."""
+    """Simulation only: how well each party names its own pool rows by the prototypes, and priors
+    against the truth."""
     found: list[dict[str, Any]] = [{} for _ in worlds]
     guess = getattr(federation.methods[0], "alone", None)
     linear = any("linear" in world.owner.memory for world in worlds)  # no prototypes, no extractors
@@ -328,10 +380,14 @@ def pseudo_labels(federation: Federation, worlds: Sequence[World]) -> list[dict[
     for addresses, cohort in federation.parties.members():
         owners = [worlds[r].owner for r, _ in addresses]
         mu = torch.stack([_told(o, m) for o, (_, m) in zip(owners, addresses, strict=True)])
-        shown = torch.stack([o.memory["shown"][m] for o, (_, m) in zip(owners, addresses, strict=True)])
+        shown = torch.stack(
+            [o.memory["shown"][m] for o, (_, m) in zip(owners, addresses, strict=True)]
+        )
         for (r, m), labels in zip(addresses, guess(cohort, mu, shown).cpu(), strict=True):
             truth, classes = worlds[r].labels.pools[m], worlds[r].labels.classes
-            found[r].setdefault("pseudo_label_accuracy", {})[str(m)] = metrics.accuracy(labels, truth)
+            found[r].setdefault("pseudo_label_accuracy", {})[str(m)] = metrics.accuracy(
+                labels, truth
+            )
             rates = torch.bincount(labels, minlength=classes) / len(labels)
             found[r].setdefault("priors", {"estimated": [[]] * len(worlds[r].owner.parties)})
             found[r]["priors"]["estimated"][m] = rates.tolist()
@@ -339,12 +395,16 @@ def pseudo_labels(federation: Federation, worlds: Sequence[World]) -> list[dict[
 
 
 def _told(owner: LabelOwner, party: int) -> Tensor:
-    """The prototypes (Z, d) a party has: the guard's release where there is one (privacy/policy.py)."""
-    return owner.memory.get(f"guard.release.{party}", owner.memory["prototypes"][party]).to(owner.device)
+    """The prototypes (Z, d) a party has: the guard's release where there is one
+    (privacy/policy.py)."""
+    return owner.memory.get(f"guard.release.{party}", owner.memory["prototypes"][party]).to(
+        owner.device
+    )
 
 
 def gate_by_class(federation: Federation, world: World, run_: int) -> list[list[float]] | None:
-    """Mean gate weight (M, Z) of each party on the rows of each true class; None for a head without a gate."""
+    """Mean gate weight (M, Z) of each party on the rows of each true class; None for a head without
+    a gate."""
     head = world.owner.head
     if getattr(head, "gate", None) is None:
         return None
@@ -365,7 +425,8 @@ def _rare(row: Mapping[str, Any], rare: tuple[int, ...]) -> float | None:
 
 
 class _History(Observer):
-    """The figures of each run's reports, and seconds by phase with the device caught up before each reading."""
+    """The figures of each run's reports, and seconds by phase with the device caught up before each
+    reading."""
 
     def __init__(self, runs: int, device: str) -> None:
         self.device = device
@@ -407,4 +468,8 @@ def peak_memory_mb(device: str) -> float:
 
 
 def versions() -> dict[str, str]:
-    return {"protoevfl": protoevfl.__version__, "torch": torch.__version__, "python": platform.python_version()}
+    return {
+        "protoevfl": protoevfl.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }

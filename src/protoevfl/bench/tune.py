@@ -1,9 +1,11 @@
-"""The search behind the presets: a few settings of each method, compared on held-out *aligned* rows, not on test rows.
+"""The search behind the presets: a few settings of each method, compared on held-out *aligned*
+rows, not on test rows.
 
-Every fold hides a quarter of the aligned rows from training (labels and all) and predicts them; pools stay as they are.
-Each method gets the same number of trials: first its preset as it is, then draws from its space below. The score is the
-accuracy, for two classes the mean of accuracy and AUC; the best mean over seeds and folds wins. Seeds start at 100, so
-that the rows of reported runs (seeds 0, 1, ...) are drawn apart.
+Every fold hides a quarter of the aligned rows from training (labels and all) and predicts them;
+pools stay as they are. Each method gets the same number of trials: first its preset as it is, then
+draws from its space below. The score is the accuracy, for two classes the mean of accuracy and AUC;
+the best mean over seeds and folds wins. Seeds start at 100, so that the rows of reported runs
+(seeds 0, 1, ...) are drawn apart.
 """
 
 import time
@@ -29,8 +31,18 @@ SEEDS = (100, 101)
 FOLDS = 4
 
 _SCRATCH: dict[str, Space] = {
-    "images": {"epochs": (40, 80, 120), "lr": (1e-3, 3e-3), "augment": (0.0, 0.3), "mixup": (0.0, 1.0)},
-    "tables": {"epochs": (3, 5, 10, 20), "lr": (3e-4, 1e-3, 3e-3), "augment": (0.0, 0.2), "mixup": (0.0, 1.0)},
+    "images": {
+        "epochs": (40, 80, 120),
+        "lr": (1e-3, 3e-3),
+        "augment": (0.0, 0.3),
+        "mixup": (0.0, 1.0),
+    },
+    "tables": {
+        "epochs": (3, 5, 10, 20),
+        "lr": (3e-4, 1e-3, 3e-3),
+        "augment": (0.0, 0.2),
+        "mixup": (0.0, 1.0),
+    },
 }
 _TUNED: dict[str, Space] = {
     "images": {"epochs": (20, 40, 80), "lr": (3e-4, 1e-3), "augment": (0.0, 0.3)},
@@ -38,9 +50,17 @@ _TUNED: dict[str, Space] = {
 }
 _FROZEN: Space = {"head.epochs": (30, 60, 100), "head.hidden": (0, 128), "head.noise": (0.3, 1.0)}
 _RIDGE: Space = {"strength": (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)}
-_TREES: Space = {"learning_rate": (0.03, 0.06, 0.1), "max_leaf_nodes": (4, 8, 31), "min_samples_leaf": (5, 20)}
+_TREES: Space = {
+    "learning_rate": (0.03, 0.06, 0.1),
+    "max_leaf_nodes": (4, 8, 31),
+    "min_samples_leaf": (5, 20),
+}
 # where labels of rows that are not shared are used as well, these are searched on top
-EVERY_LABEL: Space = {"labelled.steps": (300, 1000, 3000), "labelled.lr": (3e-4, 1e-3), "labelled.augment": (0.0, 0.3)}
+EVERY_LABEL: Space = {
+    "labelled.steps": (300, 1000, 3000),
+    "labelled.lr": (3e-4, 1e-3),
+    "labelled.augment": (0.0, 0.3),
+}
 EVERY_LABEL_OF: dict[str, Space] = {
     **dict.fromkeys(("local", "vanilla", "ss_vfl_c", "fedcvt"), EVERY_LABEL),
     "laser": {"own_batches": (1, 4, 16)},
@@ -60,22 +80,38 @@ SPACES: dict[str, dict[str, Space]] = {
         "images": {**_FROZEN, "moco.momentum": (0.99, 0.999), "moco.strength": (0.6, 1.0)},
         "tables": {**_FROZEN, "moco.epochs": (5, 15)},
     },
-    "ss_vfl_c": _more(_TUNED, {"moco.momentum": (0.99, 0.999), "moco.strength": (0.6, 1.0)}, {"moco.epochs": (5, 15)}),
+    "ss_vfl_c": _more(
+        _TUNED,
+        {"moco.momentum": (0.99, 0.999), "moco.strength": (0.6, 1.0)},
+        {"moco.epochs": (5, 15)},
+    ),
     "fedhssl": _more(
-        _TUNED, {"pre.optimizer": ("sgd", "adamw"), "pre.views": ("crop", "warm")}, {"pre.epochs": (5, 15)}
+        _TUNED,
+        {"pre.optimizer": ("sgd", "adamw"), "pre.views": ("crop", "warm")},
+        {"pre.epochs": (5, 15)},
     ),
     "one_shot": {
         "images": {**_FROZEN, "epochs": (10, 20), "threshold": (0.8, 0.95), "weak": (0.0, 0.3)},
         "tables": {**_FROZEN, "epochs": (1, 3, 10), "threshold": (0.8, 0.95)},
     },
     "upper_bound": {
-        "images": {"epochs": (15, 30), "lr": (1e-3, 2e-3), "augment": (0.0, 0.2), "mixup": (0.0, 1.0)},
+        "images": {
+            "epochs": (15, 30),
+            "lr": (1e-3, 2e-3),
+            "augment": (0.0, 0.2),
+            "mixup": (0.0, 1.0),
+        },
         "tables": {"epochs": (3, 5, 10), "lr": (3e-4, 1e-3), "weight_decay": (1e-2, 1e-1)},
     },
     "vertical_logistic": {"images": _RIDGE, "tables": _RIDGE},
     "pooled_boosting": {"images": _TREES, "tables": _TREES},
     "proto_evfl": {
-        "images": {**_FROZEN, "rounds.count": (0, 2), "warm.epochs": (40, 80), "warm.strength": (0.6, 1.0)},
+        "images": {
+            **_FROZEN,
+            "rounds.count": (0, 2),
+            "warm.epochs": (40, 80),
+            "warm.strength": (0.6, 1.0),
+        },
         "tables": {**_FROZEN, "rounds.count": (0, 2), "warm.epochs": (5, 15)},
     },
 }
@@ -113,10 +149,13 @@ class Tuned:
         return {**asdict(self), "best": asdict(self.best)}
 
 
-def candidates(method: str, dataset: str, budget: int, labels: str = "shared") -> list[dict[str, Any]]:
+def candidates(
+    method: str, dataset: str, budget: int, labels: str = "shared"
+) -> list[dict[str, Any]]:
     """The settings to try: {} (the preset), then different draws from the method's space.
 
-    With all labels the space is what is learnt from the further ones; the rest stays as the preset has it.
+    With all labels the space is what is learnt from the further ones; the rest stays as the preset
+    has it.
 
     >>> candidates("vanilla", "digits", 3)[0]
     {}
@@ -130,14 +169,18 @@ def candidates(method: str, dataset: str, budget: int, labels: str = "shared") -
     for draw in range(50 * budget):
         if len(found) >= budget:
             break
-        one = {name: options[rnd.key("tune", draw, name) % len(options)] for name, options in space.items()}
+        one = {
+            name: options[rnd.key("tune", draw, name) % len(options)]
+            for name, options in space.items()
+        }
         if one not in found:
             found.append(one)
     return found[:budget]
 
 
 def fold_worlds(config: RunConfig, seed: int, device: str, folds: int = FOLDS) -> list[World]:
-    """The seed's world once a fold, with that fold's aligned rows moved to the rows to be predicted."""
+    """The seed's world once a fold, with that fold's aligned rows moved to the rows to be
+    predicted."""
     world = prepare(config, seed, device)
     return [_fold(world, fold, folds) for fold in range(folds)]
 
@@ -181,10 +224,21 @@ def _own(world: World, held: torch.Tensor) -> OwnRows | None:
         return None
     keep = torch.ones(len(own.labels), dtype=torch.bool, device=held.device)
     keep[: len(held)] = ~held
-    return OwnRows(own.rows[keep], own.labels[keep], own.rows[: len(held)][held], own.shared_rows - int(held.sum()))
+    return OwnRows(
+        own.rows[keep],
+        own.labels[keep],
+        own.rows[: len(held)][held],
+        own.shared_rows - int(held.sum()),
+    )
 
 
-def trial(config: RunConfig, seeds: Sequence[int], device: str, engine: str = "stacked", folds: int = FOLDS) -> Trial:
+def trial(
+    config: RunConfig,
+    seeds: Sequence[int],
+    device: str,
+    engine: str = "stacked",
+    folds: int = FOLDS,
+) -> Trial:
     """Trains and scores one setting on all seeds and folds in lockstep."""
     start = time.perf_counter()
     method = build(config.method, config.preset, config.dataset, config.overrides)
@@ -194,7 +248,8 @@ def trial(config: RunConfig, seeds: Sequence[int], device: str, engine: str = "s
     federation = simulate(method, runs, privacy, engine=engine, device=device)
     federation.train()
     found = [
-        metrics.evaluate(p, w.labels.query, w.labels.unseen) for p, w in zip(federation.predict(), worlds, strict=True)
+        metrics.evaluate(p, w.labels.query, w.labels.unseen)
+        for p, w in zip(federation.predict(), worlds, strict=True)
     ]
 
     def mean(name: str) -> float:
@@ -203,10 +258,14 @@ def trial(config: RunConfig, seeds: Sequence[int], device: str, engine: str = "s
     two = found[0]["auc"] is not None
     scores = tuple((row["accuracy"] + row["auc"]) / 2 if two else row["accuracy"] for row in found)
     return Trial(
-        overrides=dict(config.overrides), score=sum(scores) / len(scores), accuracy=mean("accuracy"),
-        balanced_accuracy=mean("balanced_accuracy"), auc=mean("auc") if two else None, folds=scores,
+        overrides=dict(config.overrides),
+        score=sum(scores) / len(scores),
+        accuracy=mean("accuracy"),
+        balanced_accuracy=mean("balanced_accuracy"),
+        auc=mean("auc") if two else None,
+        folds=scores,
         seconds=time.perf_counter() - start,
-    )  # fmt: skip
+    )
 
 
 def tune(
@@ -230,7 +289,13 @@ def tune(
     trials = []
     for overrides in candidates(method, dataset, budget, labels):
         config = RunConfig(
-            dataset, method, aligned=aligned, parties=parties, pool=pool, labels=labels, overrides=overrides
+            dataset,
+            method,
+            aligned=aligned,
+            parties=parties,
+            pool=pool,
+            labels=labels,
+            overrides=overrides,
         )
         trials.append(trial(config, seeds, device, folds=folds))
         if watch is not None:

@@ -23,42 +23,61 @@ DEVICES = ("auto", "cpu", "cuda")
 ENGINES = ("auto", "loop", "stacked")
 OPEN = ("proto_evfl",)  # methods that can answer "none of these classes"
 SIDE = (
-    "What names two or more unseen classes (zero_shot, proto_evfl; else without effect): one example of each, or a CSV "
+    "What names two or more unseen classes (zero_shot, proto_evfl; else without effect): one "
+    "example of each, or a CSV "
     "file with a line for every class: its number, then attributes."
 )
 
 
 def bench(
-    dataset: Annotated[str, Option(help="fashion_mnist, modelnet10, adult, credit or digits.")] = "digits",
+    dataset: Annotated[
+        str, Option(help="fashion_mnist, modelnet10, adult, credit or digits.")
+    ] = "digits",
     methods: Annotated[str, Option(help="Names, separated by commas.")] = "proto_evfl",
     aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
     setting: Annotated[str, Option(help="normal, few_shot or zero_shot.")] = "normal",
     classes: Annotated[str, Option(help="The rare or unseen classes: 3 or 0,3.")] = "",
-    open_: Annotated[bool, Option("--open", help="Nobody is told whether a class has no label, nor which.")] = False,
+    open_: Annotated[
+        bool, Option("--open", help="Nobody is told whether a class has no label, nor which.")
+    ] = False,
     side: Annotated[str, Option(metavar="example|FILE.csv", help=SIDE)] = "",
     shots: Annotated[int, Option(help="Aligned rows of each rare class (few_shot).")] = 5,
     seeds: Annotated[str, Option(help="0-4 or 0,2,7.")] = "0-4",
     parties: Annotated[int, Option(help="2 to 8.")] = 4,
-    pool: Annotated[int | None, Option(help="Unaligned rows of each party; default: the data set's.")] = None,
+    pool: Annotated[
+        int | None, Option(help="Unaligned rows of each party; default: the data set's.")
+    ] = None,
     profile: Annotated[
         str, Option(help="Class imbalance of the pools: majority, exponential or balanced.")
     ] = "majority",
     labels: Annotated[
-        str, Option(help="shared: labels of shared rows only; all: of all rows of the active party.")
+        str,
+        Option(help="shared: labels of shared rows only; all: of all rows of the active party."),
     ] = "shared",
-    overlap: Annotated[int, Option(help="Further rows it shares with each single other party (--labels all).")] = 0,
+    overlap: Annotated[
+        int, Option(help="Further rows it shares with each single other party (--labels all).")
+    ] = 0,
     preset: Annotated[str, Option(help="Named settings of the methods.")] = "default",
-    set_: Annotated[list[str] | None, Option("--set", help="head.epochs=50, or vanilla:epochs=30 for one.")] = None,
+    set_: Annotated[
+        list[str] | None, Option("--set", help="head.epochs=50, or vanilla:epochs=30 for one.")
+    ] = None,
     device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
     engine: Annotated[str, Option(help=", ".join(ENGINES))] = "auto",
-    lockstep: Annotated[int | None, Option(help="Seeds trained at once; default: all on a GPU, one on a CPU.")] = None,
-    subsets: Annotated[bool, Option("--subsets", help="Also the accuracy of every subset of parties.")] = False,
-    out: Annotated[str, Option(help="Records file; runs that are in it are not run again.")] = "records.jsonl",
+    lockstep: Annotated[
+        int | None, Option(help="Seeds trained at once; default: all on a GPU, one on a CPU.")
+    ] = None,
+    subsets: Annotated[
+        bool, Option("--subsets", help="Also the accuracy of every subset of parties.")
+    ] = False,
+    out: Annotated[
+        str, Option(help="Records file; runs that are in it are not run again.")
+    ] = "records.jsonl",
     as_json: Annotated[bool, Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Run methods on a data set for several seeds; one JSON line a run.
 
-    Runs that are in the records file already are not run again; Ctrl-C loses nothing that is finished.
+    Runs that are in the records file already are not run again; Ctrl-C loses nothing that is
+    finished.
     """
     OUTPUT.json = as_json
     names = [name.strip() for name in methods.split(",") if name.strip()]
@@ -67,25 +86,46 @@ def bench(
     choice(device, DEVICES, "--device")
     choice(engine, ENGINES, "--engine")
     if open_ and (others := [name for name in names if name not in OPEN]):
-        raise UserError(f"--open: {others[0]} cannot say 'none of these classes'; only {', '.join(OPEN)} can")
+        raise UserError(
+            f"--open: {others[0]} cannot say 'none of these classes'; only {', '.join(OPEN)} can"
+        )
     if open_ and side:
-        raise UserError("--side names unseen classes, --open says that nobody knows of them; give one of the two")
+        raise UserError(
+            "--side names unseen classes, --open says that nobody knows of them; give one of the "
+            "two"
+        )
     records.check_writable(out)
     done = records.read(out)
 
     from protoevfl.bench.run import RunConfig
 
     cells = [
-        RunConfig(dataset=dataset, method=name, preset=preset, aligned=aligned, setting=setting,
-                  classes=tuple(whole_numbers(classes, "--classes")), shots=shots, parties=parties, pool=pool,
-                  profile=profile, open=open_, side=side, labels=labels, overlap=overlap,
-                  overrides=overrides[name])
+        RunConfig(
+            dataset=dataset,
+            method=name,
+            preset=preset,
+            aligned=aligned,
+            setting=setting,
+            classes=tuple(whole_numbers(classes, "--classes")),
+            shots=shots,
+            parties=parties,
+            pool=pool,
+            profile=profile,
+            open=open_,
+            side=side,
+            labels=labels,
+            overlap=overlap,
+            overrides=overrides[name],
+        )
         for name in names
-    ]  # fmt: skip
+    ]
     split = check_cells(cells, numbers)
     how = how_to_run(device, engine, lockstep, numbers)
     note(split)
-    note(f"engine {how['engine']} on {how['device']}, {how['lockstep']} seed(s) at once: {how.pop('why')}")
+    note(
+        f"engine {how['engine']} on {how['device']}, {how['lockstep']} seed(s) at once: "
+        f"{how.pop('why')}"
+    )
     left = records.missing(cells, numbers, done)
     total, waiting = len(cells) * len(numbers), sum(len(some) for _, some in left)
     if waiting < total:
@@ -94,7 +134,9 @@ def bench(
     failed = fill(out, left, how, subsets)
     finish(out, cells, numbers, how, as_json)
     if failed:
-        raise UserError(f"{len(failed)} run(s) failed, the others are in {out}; the first: {failed[0]}")
+        raise UserError(
+            f"{len(failed)} run(s) failed, the others are in {out}; the first: {failed[0]}"
+        )
 
 
 def choice(value: str, known: Sequence[str], option: str) -> None:
@@ -103,7 +145,8 @@ def choice(value: str, known: Sequence[str], option: str) -> None:
 
 
 def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
-    """Refuses what cannot run before anything is run or written: method, settings, data set, every split.
+    """Refuses what cannot run before anything is run or written: method, settings, data set, every
+    split.
 
     Returns the summary of the first seed's split.
     """
@@ -123,7 +166,9 @@ def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
     return splits[0].summary()
 
 
-def how_to_run(device: str, engine: str, lockstep: int | None, seeds: Sequence[int]) -> dict[str, Any]:
+def how_to_run(
+    device: str, engine: str, lockstep: int | None, seeds: Sequence[int]
+) -> dict[str, Any]:
     """Device, engine, seeds at once, and why this engine."""
     from protoevfl.distributed import choose_device
     from protoevfl.federation.federation import choose_engine
@@ -137,12 +182,17 @@ def how_to_run(device: str, engine: str, lockstep: int | None, seeds: Sequence[i
     return {"device": where, "engine": kind, "lockstep": at_once, "why": why}
 
 
-def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[str, Any], subsets: bool) -> list[str]:
-    """Runs what is missing; returns what failed. A run that fails stops neither the others nor loses them."""
+def fill(
+    out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[str, Any], subsets: bool
+) -> list[str]:
+    """Runs what is missing; returns what failed. A run that fails stops neither the others nor
+    loses them."""
     from protoevfl.bench.run import run
 
     step, failed, done = how["lockstep"], list[str](), 0
-    jobs = [(config, some[i : i + step]) for config, some in left for i in range(0, len(some), step)]
+    jobs = [
+        (config, some[i : i + step]) for config, some in left for i in range(0, len(some), step)
+    ]
     total = sum(len(some) for _, some in jobs)
     with Bars() as bars:
         for config, some in jobs:
@@ -164,7 +214,10 @@ def fill(out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[s
                 failed.append(f"{title}: {error}")
                 bars.note(failed[-1])
             except KeyboardInterrupt:
-                bars.note(f"stopped: {done} of {total} runs were added to {out}; the same command goes on from there")
+                bars.note(
+                    f"stopped: {done} of {total} runs were added to {out}; the same command goes "
+                    "on from there"
+                )
                 raise
             else:
                 for record in new:
@@ -183,16 +236,26 @@ def observer_of(bars: Bars, title: str) -> "Observer":
 
 def told(record: Mapping[str, Any]) -> str:
     """A finished run in one line, with the time of each phase."""
-    phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in record["phases"].items() if seconds >= 0.05)
+    phases = ", ".join(
+        f"{name} {seconds:.1f} s" for name, seconds in record["phases"].items() if seconds >= 0.05
+    )
     lockstep = f" for {n} seeds at once" if (n := record["lockstep_seeds"]) > 1 else ""
     return (
-        f"{record['method']} seed {record['seed']}: accuracy {cli_tables.percent(record['metrics']['accuracy'])} %, "
-        f"{cli_tables.size(cli_tables.both_ways(record))} in {record['rounds']} rounds, {phases}{lockstep}, "
+        f"{record['method']} seed {record['seed']}: accuracy "
+        f"{cli_tables.percent(record['metrics']['accuracy'])} %, "
+        f"{cli_tables.size(cli_tables.both_ways(record))} in {record['rounds']} rounds, "
+        f"{phases}{lockstep}, "
         f"peak {record['peak_memory_mb']:.0f} MB"
     )
 
 
-def finish(out: str, cells: "Sequence[RunConfig]", seeds: Sequence[int], how: Mapping[str, Any], as_json: bool) -> None:
+def finish(
+    out: str,
+    cells: "Sequence[RunConfig]",
+    seeds: Sequence[int],
+    how: Mapping[str, Any],
+    as_json: bool,
+) -> None:
     """The summary over the seeds, of what is in the file."""
     found = records.read(out)
     groups = {config.method: records.of_cell(found, config, seeds) for config in cells}
@@ -206,18 +269,33 @@ def finish(out: str, cells: "Sequence[RunConfig]", seeds: Sequence[int], how: Ma
         what = f"{config.dataset}, {config.aligned} aligned rows, {config.parties} parties, {config.setting}"
         what += (f" {list(config.classes)}" if config.classes else "") + ", open" * config.open
         what += ", all labels of the active party" if config.labels == "all" else ""
-        what += f", {config.overlap} further rows shared with each other party" if config.overlap else ""
+        what += (
+            f", {config.overlap} further rows shared with each other party"
+            if config.overlap
+            else ""
+        )
         what += f", side information: {Path(config.side).name}" if config.side else ""
         cli_tables.show(
-            f"{what}; mean ± std of {len(seeds)} seed(s)", "method", groups, cli_tables.columns_for(groups.values())
+            f"{what}; mean ± std of {len(seeds)} seed(s)",
+            "method",
+            groups,
+            cli_tables.columns_for(groups.values()),
         )
     note(f"records: {out}")
 
 
 def _note_old_subsets(
-    subsets: bool, cells: "Sequence[RunConfig]", seeds: Sequence[int], done: Sequence[records.Record]
+    subsets: bool,
+    cells: "Sequence[RunConfig]",
+    seeds: Sequence[int],
+    done: Sequence[records.Record],
 ) -> None:
-    old = [r for config in cells for r in records.of_cell(done, config, seeds) if "subsets" not in r["metrics"]]
+    old = [
+        r
+        for config in cells
+        for r in records.of_cell(done, config, seeds)
+        if "subsets" not in r["metrics"]
+    ]
     if subsets and old:
         note(f"{len(old)} of them have no subsets; give another --out to measure these")
 
@@ -237,17 +315,26 @@ def demo(
 def tune(
     method: Annotated[str, Option(help="The method to search for.")] = "proto_evfl",
     dataset: Annotated[str, Option(help="The data set to search on.")] = "digits",
-    budget: Annotated[int, Option(help="Settings tried, the preset itself included; the same for every method.")] = 6,
-    seeds: Annotated[str, Option(help="Seeds of the search; apart from those of reported runs.")] = "100,101",
+    budget: Annotated[
+        int, Option(help="Settings tried, the preset itself included; the same for every method.")
+    ] = 6,
+    seeds: Annotated[
+        str, Option(help="Seeds of the search; apart from those of reported runs.")
+    ] = "100,101",
     aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
     parties: Annotated[int, Option(help="2 to 8.")] = 4,
-    pool: Annotated[int | None, Option(help="Unaligned rows of each party; default: the data set's.")] = None,
+    pool: Annotated[
+        int | None, Option(help="Unaligned rows of each party; default: the data set's.")
+    ] = None,
     labels: Annotated[str, Option(help="shared, or all labels of the active party.")] = "shared",
     device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
-    out: Annotated[str | None, Option(help="Add the whole search to this file, one JSON line.")] = None,
+    out: Annotated[
+        str | None, Option(help="Add the whole search to this file, one JSON line.")
+    ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the whole search as JSON.")] = False,
 ) -> None:
-    """Search a method's settings on a validation part of the aligned rows; test rows are not looked at."""
+    """Search a method's settings on a validation part of the aligned rows; test rows are not looked
+    at."""
     from protoevfl.cli.tune import search
 
     choice(device, DEVICES, "--device")

@@ -1,4 +1,5 @@
-"""`protoevfl data`: which data sets there are and where they lie; ModelNet-10 rendered from its meshes."""
+"""`protoevfl data`: which data sets there are and where they lie; ModelNet-10 rendered from its
+meshes."""
 
 import json
 from pathlib import Path
@@ -46,8 +47,15 @@ def facts(name: str) -> dict[str, Any]:
     paths = [fetch.find(file) for file in sources.FILES[name]]
     folders = sorted({str(path.parent) for path in paths if path is not None})
     here = all(path is not None for path in paths)
-    return {"name": name, "rows": rows, "classes": classes, "what": what, "here": here, "folders": folders,
-            "downloads": name != "modelnet10"}  # fmt: skip
+    return {
+        "name": name,
+        "rows": rows,
+        "classes": classes,
+        "what": what,
+        "here": here,
+        "folders": folders,
+        "downloads": name != "modelnet10",
+    }
 
 
 def _where(row: dict[str, Any]) -> str:
@@ -58,8 +66,12 @@ def _where(row: dict[str, Any]) -> str:
 
 @app.command("render-modelnet10")
 def render(
-    directory: Annotated[Path, Argument(help="The unpacked ModelNet10 archive: CLASS/train/*.off, CLASS/test/*.off.")],
-    out: Annotated[Path | None, Option(help="The file to write; default: the user cache, where it is found.")] = None,
+    directory: Annotated[
+        Path, Argument(help="The unpacked ModelNet10 archive: CLASS/train/*.off, CLASS/test/*.off.")
+    ],
+    out: Annotated[
+        Path | None, Option(help="The file to write; default: the user cache, where it is found.")
+    ] = None,
     size: Annotated[int, Option(help="Pixels a side; the data set is read at 32.")] = 32,
     workers: Annotated[int | None, Option(help="Processes that draw; default: one a core.")] = None,
 ) -> None:

@@ -1,4 +1,5 @@
-"""`protoevfl demo`: embedded digits, four parties, a class without any label; nothing to download, nothing written."""
+"""`protoevfl demo`: embedded digits, four parties, a class without any label; nothing to download,
+nothing written."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +11,8 @@ from protoevfl.progress import Bars, note
 
 UNSEEN = 3  # fixed beforehand, not chosen by result
 METHODS = {"local": "Local", "vanilla": "Vanilla VFL", "proto_evfl": "Proto-EVFL"}
-PRESETS = {"proto_evfl": "demo"}  # shorter training than the default; the others are as short by default
+# shorter training than the default; the others are as short by default
+PRESETS = {"proto_evfl": "demo"}
 TITLES = ("accuracy %", "seen %", "unseen %", "bytes", "rounds", "seconds")
 INTRODUCTION = f"""\
 1,797 pictures of handwritten digits, bundled with scikit-learn. Four parties hold two quarters of each picture.
@@ -45,9 +47,12 @@ def train(seed: int, device: str) -> dict[str, dict[str, Any]]:
             bars.show("run", 0, 0, title)
 
             config = RunConfig(
-                dataset="digits", method=name, preset=PRESETS.get(name, "default"), setting="zero_shot",
+                dataset="digits",
+                method=name,
+                preset=PRESETS.get(name, "default"),
+                setting="zero_shot",
                 classes=(UNSEEN,),
-            )  # fmt: skip
+            )
             found[name] = run(config, [seed], device=device, observer=observer_of(bars, title))[0]
     return found
 
@@ -57,11 +62,18 @@ def sentence(found: Mapping[str, Mapping[str, Any]]) -> str:
     ours, theirs = found["proto_evfl"], found["vanilla"]
     a, b = (100 * (r["metrics"]["unseen_recall"] or 0.0) for r in (ours, theirs))
     bytes_a, bytes_b = map(cli_tables.both_ways, (ours, theirs))
-    cost = f"{bytes_b / bytes_a:,.0f} times fewer bytes" if 0 < bytes_a < bytes_b else "no fewer bytes"
+    cost = (
+        f"{bytes_b / bytes_a:,.0f} times fewer bytes" if 0 < bytes_a < bytes_b else "no fewer bytes"
+    )
     if a <= b:
-        verdict = "No method finds" if b == 0 else f"Vanilla VFL finds {b:.0f} % and Proto-EVFL {a:.0f} % of"
+        verdict = (
+            "No method finds"
+            if b == 0
+            else f"Vanilla VFL finds {b:.0f} % and Proto-EVFL {a:.0f} % of"
+        )
         return f"{verdict} the rows of digit {UNSEEN}; Proto-EVFL sends {cost} than Vanilla VFL, and no gradient."
     return (
-        f"Nobody has a label for digit {UNSEEN}: Vanilla VFL finds {b:.0f} % of its rows, Proto-EVFL {a:.0f} %, "
+        f"Nobody has a label for digit {UNSEEN}: Vanilla VFL finds {b:.0f} % of its rows, "
+        f"Proto-EVFL {a:.0f} %, "
         f"with {cost} and without any gradient sent."
     )

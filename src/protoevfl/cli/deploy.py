@@ -46,7 +46,9 @@ def init(
 def provision(
     project: Annotated[Path, Argument(help="project.toml.")],
     out: Annotated[Path, Option(help="Where the kits go.")] = Path("kits"),
-    renew: Annotated[list[str] | None, Option(help="Give this participant new keys and certificates.")] = None,
+    renew: Annotated[
+        list[str] | None, Option(help="Give this participant new keys and certificates.")
+    ] = None,
 ) -> None:
     """Make a signed kit for the hub and for every party."""
     from protoevfl.deploy import provision as work
@@ -59,14 +61,21 @@ def provision(
         raise UserError(f"cannot write {error.filename or out}: {error.strerror}") from None
     for name, folder in made.items():
         print(f"{name:<12} {folder}")
-    note(f"Send each kit to its owner by a safe way. {out / 'authority'} can sign new kits: keep it offline.")
+    note(
+        f"Send each kit to its owner by a safe way. {out / 'authority'} can sign new kits: keep it "
+        "offline."
+    )
 
 
 @app.command()
 def start(
     kit: KitArgument,
-    foreground: Annotated[bool, Option(help="Stay with the process (systemd, containers).")] = False,
-    wait: Annotated[float, Option(help="Seconds to wait until it has joined; 0 does not wait.")] = 60.0,
+    foreground: Annotated[
+        bool, Option(help="Stay with the process (systemd, containers).")
+    ] = False,
+    wait: Annotated[
+        float, Option(help="Seconds to wait until it has joined; 0 does not wait.")
+    ] = 60.0,
 ) -> None:
     """Start a hub or a party."""
     from protoevfl.deploy import processes
@@ -75,7 +84,11 @@ def start(
     opened = open_kit(kit)
     if foreground:
         raise typer.Exit(processes.run(opened))
-    waiting = "until it listens" if opened.identity.role == "hub" else f"until it has joined {opened.identity.hub}"
+    waiting = (
+        "until it listens"
+        if opened.identity.role == "hub"
+        else f"until it has joined {opened.identity.hub}"
+    )
     with bar(f"{opened.name} starts, {waiting}"):
         found = processes.start(opened, wait)
     print(f"{opened.name}: {found.detail}")
@@ -96,12 +109,16 @@ def status(
     kit: KitArgument,
     run: Annotated[str | None, Argument(help="A run of this kit.")] = None,
 ) -> None:
-    """What runs here, until when the certificate is valid, and how far a run is (without RUN: which there are)."""
+    """What runs here, until when the certificate is valid, and how far a run is (without RUN: which
+    there are)."""
     from protoevfl.deploy import kit as kits
     from protoevfl.deploy import processes, run_state
 
     opened = kits.open_kit(kit)
-    print(f"{opened.name}: {processes.status(opened).detail}; certificate valid until {kits.expiry(opened).date()}")
+    print(
+        f"{opened.name}: {processes.status(opened).detail}; certificate valid until "
+        f"{kits.expiry(opened).date()}"
+    )
     for name in [run] if run is not None else run_state.runs(opened):
         print(run_state.describe(opened, name))
 
@@ -117,14 +134,17 @@ def logs(kit: KitArgument, lines: Annotated[int, Option(help="How many.")] = 50)
 
 @app.command()
 def submit(job: Annotated[Path, Argument(help="job.toml.")], kit: KitOption) -> None:
-    """Propose a job to all parties and see it through. Ctrl-C leaves it running; `resume` takes it up again."""
+    """Propose a job to all parties and see it through. Ctrl-C leaves it running; `resume` takes it
+    up again."""
     from protoevfl.deploy import job_file, supervise
     from protoevfl.deploy.kit import open_kit
 
     opened = open_kit(kit)
     spec = job_file.read_job(job, opened)
     note(spec.review())
-    _watched(spec.run, opened.run_folder(spec.run), lambda *ways: supervise.submit(opened, spec, *ways))
+    _watched(
+        spec.run, opened.run_folder(spec.run), lambda *ways: supervise.submit(opened, spec, *ways)
+    )
 
 
 @app.command()
@@ -143,7 +163,8 @@ def predict(
     kit: KitOption,
     name: Annotated[str | None, Option(help="A name for this prediction.")] = None,
 ) -> None:
-    """Predict the new rows that each party's party.toml names (predict_file), with the model of a finished run."""
+    """Predict the new rows that each party's party.toml names (predict_file), with the model of a
+    finished run."""
     from dataclasses import replace
 
     from protoevfl.deploy import job_file, supervise
@@ -151,10 +172,14 @@ def predict(
 
     opened = open_kit(kit)
     base = supervise.read_spec(opened, run)
-    asked = replace(base, run=name or f"{run}-predict", task="predict", base=run, rounds=1, down=(), up=())
+    asked = replace(
+        base, run=name or f"{run}-predict", task="predict", base=run, rounds=1, down=(), up=()
+    )
     spec = job_file.complete(asked)
     note(spec.review())
-    _watched(spec.run, opened.run_folder(spec.run), lambda *ways: supervise.submit(opened, spec, *ways))
+    _watched(
+        spec.run, opened.run_folder(spec.run), lambda *ways: supervise.submit(opened, spec, *ways)
+    )
 
 
 def _watched(run: str, folder: Path, work: Callable[..., dict[str, Any]]) -> dict[str, Any]:
@@ -174,10 +199,16 @@ def _watched(run: str, folder: Path, work: Callable[..., dict[str, Any]]) -> dic
         with Bars() as bars:
             facts = work(bars.note, show)
     except KeyboardInterrupt:
-        note(f"run {run} goes on; `deploy resume {run}` watches it again, `deploy abort {run}` ends the attempt")
+        note(
+            f"run {run} goes on; `deploy resume {run}` watches it again, `deploy abort {run}` ends "
+            "the attempt"
+        )
         raise
     rounds, predicted = facts.get("rounds"), facts.get("predicted")
-    print(f"run {run}: {facts.get('state')} after {rounds} rounds, {predicted} rows predicted; results in {folder}")
+    print(
+        f"run {run}: {facts.get('state')} after {rounds} rounds, {predicted} rows predicted; "
+        f"results in {folder}"
+    )
     return facts
 
 
@@ -210,7 +241,9 @@ def review(
     spec = JobSpec.from_dict(json.loads(path.read_text()))
     print(spec.review())
     objections = Policy.read(opened.folder / "policy.toml").objections(spec)
-    print("policy:         " + ("accepted" if not objections else "refused: " + "; ".join(objections)))
+    print(
+        "policy:         " + ("accepted" if not objections else "refused: " + "; ".join(objections))
+    )
 
 
 @app.command()
@@ -229,10 +262,17 @@ def probe(
 
     opened = open_kit(kit)
     settings = {"rounds": rounds, "rows": max(1, round(megabytes * 1e6 / 100)), "width": 25}
-    spec = job_file.complete(JobSpec(run, opened.identity.parties, "probe", settings=settings, rounds=rounds + 1))
-    facts = _watched(run, opened.run_folder(run), lambda *ways: supervise.submit(opened, spec, *ways))
+    spec = job_file.complete(
+        JobSpec(run, opened.identity.parties, "probe", settings=settings, rounds=rounds + 1)
+    )
+    facts = _watched(
+        run, opened.run_folder(run), lambda *ways: supervise.submit(opened, spec, *ways)
+    )
     took = [float(s) for s in facts["exchange_s"]]
-    print(f"{len(took)} exchanges of {megabytes:g} MB a party: median {median(took):.2f} s, longest {max(took):.2f} s")
+    print(
+        f"{len(took)} exchanges of {megabytes:g} MB a party: median {median(took):.2f} s, longest "
+        f"{max(took):.2f} s"
+    )
 
 
 @app.command("audit-log")
@@ -241,7 +281,8 @@ def audit_log(
     kit: KitArgument,
     run: Annotated[str, Argument(help="The run's name.")],
 ) -> None:
-    """Check that a run's audit log was not changed, and that no checkpoint knows of lines it lost."""
+    """Check that a run's audit log was not changed, and that no checkpoint knows of lines it
+    lost."""
     from protoevfl.deploy.audit_log import verify
     from protoevfl.deploy.checkpoints import CheckpointStore
     from protoevfl.deploy.kit import open_kit

@@ -1,8 +1,9 @@
 """The command `protoevfl`: a table of sub-commands, each imported when it is called.
 
-`protoevfl --help` imports neither torch nor any sub-command: the table holds their one-line descriptions. A command
-whose module (or what it needs) is not installed is not listed. Exit codes: 0 done, 2 bad input (one clear line on
-stderr), 130 stopped by Ctrl-C (what was kept is said by the command), 1 anything else.
+`protoevfl --help` imports neither torch nor any sub-command: the table holds their one-line
+descriptions. A command whose module (or what it needs) is not installed is not listed. Exit codes:
+0 done, 2 bad input (one clear line on stderr), 130 stopped by Ctrl-C (what was kept is said by the
+command), 1 anything else.
 """
 
 import contextlib
@@ -31,23 +32,35 @@ LOG_LEVEL = f"What is logged: {', '.join(LEVELS)}."
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a command lives: a function or a Typer app of `module`; `needs` is another module it cannot do without."""
+    """Where a command lives: a function or a Typer app of `module`; `needs` is another module it
+    cannot do without."""
 
     module: str
     help: str
     needs: str | None = None
 
     def exists(self) -> bool:
-        return all(_found(f"protoevfl.{name}") for name in (f"cli.{self.module}", self.needs) if name)
+        return all(
+            _found(f"protoevfl.{name}") for name in (f"cli.{self.module}", self.needs) if name
+        )
 
 
 COMMANDS = {
-    "demo": Entry("bench", "Four parties, one class nobody labelled: three methods compared in about a minute."),
+    "demo": Entry(
+        "bench",
+        "Four parties, one class nobody labelled: three methods compared in about a minute.",
+    ),
     "bench": Entry("bench", "Run methods on a data set for several seeds; one JSON line a run."),
-    "tune": Entry("bench", "Search a method's settings on a validation part of the aligned rows.", needs="bench.tune"),
+    "tune": Entry(
+        "bench",
+        "Search a method's settings on a validation part of the aligned rows.",
+        needs="bench.tune",
+    ),
     "data": Entry("data", "The data sets: which there are, where they lie, render ModelNet-10."),
     "init": Entry("own_data", "Write a commented protoevfl.toml for your own files."),
-    "check": Entry("own_data", "Read a configuration and its files and say what is wrong with them."),
+    "check": Entry(
+        "own_data", "Read a configuration and its files and say what is wrong with them."
+    ),
     "align": Entry("own_data", "Find the rows the parties share by private set intersection."),
     "train": Entry("own_data", "Train on your own files in this process."),
     "evaluate": Entry("own_data", "Measure a trained run on labelled rows."),
@@ -82,7 +95,8 @@ class Commands(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """The real command: `app` of its module (or the command of that name in it), or the function of that name."""
+    """The real command: `app` of its module (or the command of that name in it), or the function of
+    that name."""
     module = importlib.import_module(f"protoevfl.cli.{COMMANDS[name].module}")
     app = getattr(module, "app", None)
     if app is None:
@@ -94,7 +108,8 @@ def load(name: str) -> Any:
 
 
 def with_common_options(command: Any) -> Any:
-    """Adds --quiet, --log-file and --log-level to a command, or to every command of a group, that has not its own."""
+    """Adds --quiet, --log-file and --log-level to a command, or to every command of a group, that
+    has not its own."""
     for part in getattr(command, "commands", {}).values():
         with_common_options(part)
     if not hasattr(command, "commands"):
@@ -107,12 +122,16 @@ def common_options() -> list[Any]:
     """Fresh options that act by themselves and hand nothing to the command's function."""
 
     def hold(
-        quiet: Annotated[bool, Option("--quiet", "-q", help=QUIET, callback=set_quiet, expose_value=False)] = False,
+        quiet: Annotated[
+            bool, Option("--quiet", "-q", help=QUIET, callback=set_quiet, expose_value=False)
+        ] = False,
         log_file: Annotated[
-            str | None, Option("--log-file", help=LOG_FILE, callback=set_log_file, expose_value=False)
+            str | None,
+            Option("--log-file", help=LOG_FILE, callback=set_log_file, expose_value=False),
         ] = None,
         log_level: Annotated[
-            str | None, Option("--log-level", help=LOG_LEVEL, callback=set_log_level, expose_value=False)
+            str | None,
+            Option("--log-level", help=LOG_LEVEL, callback=set_log_level, expose_value=False),
         ] = None,
     ) -> None: ...
 
@@ -173,7 +192,9 @@ def root(
     quiet: Annotated[bool, Option("--quiet", "-q", help=QUIET)] = False,
     log_file: Annotated[str | None, Option(help=LOG_FILE)] = None,
     log_level: Annotated[str | None, Option(help=LOG_LEVEL)] = None,
-    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
 ) -> None:
     """Vertical federated learning when few rows are shared."""
     set_quiet(quiet)
@@ -202,7 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error: unknown option, missing argument
             said = error.format_message()
-            return _fail(f"{said}{_hint(error)}") if said else 2  # without a message: the help was printed
+            # without a message: the help was printed
+            return _fail(f"{said}{_hint(error)}") if said else 2
         log.exception("internal error")
         raise
 

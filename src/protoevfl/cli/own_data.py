@@ -1,4 +1,5 @@
-"""Your own files on the command line: init, check, align, train, evaluate, predict, inspect, value."""
+"""Your own files on the command line: init, check, align, train, evaluate, predict, inspect,
+value."""
 
 import json
 import logging
@@ -14,26 +15,43 @@ if TYPE_CHECKING:
     from protoevfl.settings.config import Config
 
 LOG = logging.getLogger(__name__)
-CONFIG = Annotated[Path, Argument(metavar="CONFIG", help="protoevfl.toml, as `protoevfl init` writes it.")]
-RUN = Annotated[Path, Argument(metavar="RUN", help="A run directory, as `protoevfl train` writes it.")]
-INPUT = Annotated[list[str] | None, Option("--input", metavar="PARTY=FILE", help="A party's new rows; once a party.")]
+CONFIG = Annotated[
+    Path, Argument(metavar="CONFIG", help="protoevfl.toml, as `protoevfl init` writes it.")
+]
+RUN = Annotated[
+    Path, Argument(metavar="RUN", help="A run directory, as `protoevfl train` writes it.")
+]
+INPUT = Annotated[
+    list[str] | None,
+    Option("--input", metavar="PARTY=FILE", help="A party's new rows; once a party."),
+]
 AS_JSON = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 OVERWRITE = Annotated[bool, Option("--overwrite", help="Replace the output if it exists.")]
-LABELS = Annotated[Path | None, Option(help="File with ids and labels; default: the label party's input.")]
+LABELS = Annotated[
+    Path | None, Option(help="File with ids and labels; default: the label party's input.")
+]
 DEVICE = Annotated[str, Option(help="auto, cpu or cuda.")]
 EXAMPLE = Annotated[
     list[str] | None,
-    Option(metavar="CLASS=ID", help="A row to be predicted that is of a class without labels; names two or more such."),
+    Option(
+        metavar="CLASS=ID",
+        help="A row to be predicted that is of a class without labels; names two or more such.",
+    ),
 ]
 ATTRIBUTES = Annotated[
     Path | None,
-    Option(metavar="FILE.csv", help="A line for every class: name, numbers; names two or more classes without labels."),
+    Option(
+        metavar="FILE.csv",
+        help="A line for every class: name, numbers; names two or more classes without labels.",
+    ),
 ]
 
 
 def init(
     path: Annotated[Path, Argument(help="Where to write it.")] = Path("protoevfl.toml"),
-    example: Annotated[Path | None, Option(help="Write three companies' files to try into this folder.")] = None,
+    example: Annotated[
+        Path | None, Option(help="Write three companies' files to try into this folder.")
+    ] = None,
     rows: Annotated[int, Option(help="Customers of the example.", min=200, max=1_000_000)] = 3000,
 ) -> None:
     """Write a commented protoevfl.toml for your own files, or an example with files."""
@@ -57,7 +75,9 @@ def init(
 
 def check(
     config: CONFIG,
-    estimate: Annotated[bool, Option(help="Try the method on random rows to estimate time and bytes.")] = True,
+    estimate: Annotated[
+        bool, Option(help="Try the method on random rows to estimate time and bytes.")
+    ] = True,
     as_json: AS_JSON = False,
 ) -> None:
     """Read a configuration and its files and say what is wrong with them."""
@@ -77,7 +97,8 @@ def check(
 
 
 def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False) -> None:
-    """Find the rows the parties share by private set intersection; each party's result has its own folder."""
+    """Find the rows the parties share by private set intersection; each party's result has its own
+    folder."""
     from protoevfl.observer import Terminal
     from protoevfl.pipeline.prepare import alignment_folder
     from protoevfl.pipeline.simulate import align_files
@@ -88,7 +109,8 @@ def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False
         found = align_files(loaded, Terminal(bars), overwrite)
     sides = [(other, a) for other, pair in found.items() for a in pair.values()]
     facts = {
-        other: {name: {"digest": a.digest, **a.counts} for name, a in pair.items()} for other, pair in found.items()
+        other: {name: {"digest": a.digest, **a.counts} for name, a in pair.items()}
+        for other, pair in found.items()
     }
     if as_json:
         print(json.dumps(facts))
@@ -96,7 +118,12 @@ def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False
     from protoevfl.cli.tables import print_table
 
     rows = [
-        [a.party, *(str(a.counts[n]) for n in ("input", "dropped", "matched")), other, a.digest[:12]]
+        [
+            a.party,
+            *(str(a.counts[n]) for n in ("input", "dropped", "matched")),
+            other,
+            a.digest[:12],
+        ]
         for other, a in sides
     ]
     head = ["party", "rows", "dropped", "shared", "pair with", "digest"]
@@ -106,8 +133,12 @@ def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False
 
 def train(
     config: CONFIG,
-    out: Annotated[Path | None, Option(help="Run directory; default: output of the configuration.")] = None,
-    set_: Annotated[list[str] | None, Option("--set", help="A setting of the method: head.epochs=50.")] = None,
+    out: Annotated[
+        Path | None, Option(help="Run directory; default: output of the configuration.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, Option("--set", help="A setting of the method: head.epochs=50.")
+    ] = None,
     seed: Annotated[int | None, Option(help="Instead of the configuration's.", min=0)] = None,
     track: Annotated[list[str] | None, Option(help="mlflow[=URI] or tensorboard[=FOLDER].")] = None,
     overwrite: OVERWRITE = False,
@@ -121,7 +152,9 @@ def train(
     loaded = _changed(config, set_ or [], seed)
     facts = {"method": loaded.method.name, "preset": loaded.method.preset, "seed": loaded.seed}
     with (
-        tracking.start([] if is_secondary_rank() else track or [], {**facts, **loaded.method.overrides}) as tracker,
+        tracking.start(
+            [] if is_secondary_rank() else track or [], {**facts, **loaded.method.overrides}
+        ) as tracker,
         Bars() as bars,
     ):
         observer = Together([Terminal(bars), Logged(LOG), tracker])
@@ -135,7 +168,10 @@ def train(
 
     cli_own_tables.show_metrics(owner.metrics, "Test rows, kept aside from training")
     cli_own_tables.show_cost(owner.metrics)
-    note(f"wrote {run}; next: protoevfl value {run}, protoevfl predict {run} --input PARTY=FILE --out predictions.csv")
+    note(
+        f"wrote {run}; next: protoevfl value {run}, protoevfl predict {run} --input PARTY=FILE "
+        "--out predictions.csv"
+    )
 
 
 def evaluate(
@@ -155,14 +191,20 @@ def evaluate(
         return
     from protoevfl.cli import own_tables as cli_own_tables
 
-    what = "New rows, by the parties that have them" if inputs else "Test rows, kept aside from training"
+    what = (
+        "New rows, by the parties that have them"
+        if inputs
+        else "Test rows, kept aside from training"
+    )
     cli_own_tables.show_metrics(found, what)
 
 
 def predict(
     run: RUN,
     inputs: INPUT = None,
-    out: Annotated[Path, Option(help="Predictions, .parquet or .csv.")] = Path("predictions.parquet"),
+    out: Annotated[Path, Option(help="Predictions, .parquet or .csv.")] = Path(
+        "predictions.parquet"
+    ),
     example: EXAMPLE = None,
     attributes: ATTRIBUTES = None,
     device: DEVICE = "auto",
@@ -175,10 +217,14 @@ def predict(
 
     own_predict.writer(out)
     integrity.check_free(out, overwrite)
-    found = own_predict.predict(open_run(run), _inputs(inputs), device, _examples(example), attributes)
+    found = own_predict.predict(
+        open_run(run), _inputs(inputs), device, _examples(example), attributes
+    )
     own_predict.write_predictions(found, out)
     who = found.contributors()
-    counts = ", ".join(f"{who.count(name):,} from {name}" for name in sorted(set(who), key=lambda n: (-len(n), n)))
+    counts = ", ".join(
+        f"{who.count(name):,} from {name}" for name in sorted(set(who), key=lambda n: (-len(n), n))
+    )
     note(f"wrote {len(who):,} predictions to {out}: {counts}")
 
 
@@ -199,12 +245,15 @@ def value(
     metric: Annotated[str, Option(help="accuracy or auc; default: auc for two classes.")] = "",
     inputs: INPUT = None,
     labels: LABELS = None,
-    draws: Annotated[int, Option(help="Bootstrap draws of the intervals.", min=100, max=100_000)] = 1000,
+    draws: Annotated[
+        int, Option(help="Bootstrap draws of the intervals.", min=100, max=100_000)
+    ] = 1000,
     picture: Annotated[Path | None, Option(help="Also draw it: .png, .svg or .pdf.")] = None,
     device: DEVICE = "auto",
     as_json: AS_JSON = False,
 ) -> None:
-    """What each party is worth: exact Shapley values over all subsets of parties, with 95 % intervals."""
+    """What each party is worth: exact Shapley values over all subsets of parties, with 95 %
+    intervals."""
     from protoevfl.artifacts.run_dir import open_run
     from protoevfl.pipeline import value as own_value
     from protoevfl.pipeline.evaluate import labelled_rows

@@ -1,4 +1,5 @@
-"""What the commands on your own files print: reports, metrics, values, run directories, as tables on stdout."""
+"""What the commands on your own files print: reports, metrics, values, run directories, as tables
+on stdout."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +15,29 @@ if TYPE_CHECKING:
 
 def show_report(report: "Report", config: Path) -> None:
     """What `check` found."""
-    head = ["party", "file", "rows", "columns", "features", "missing values", "missing ids", "duplicate ids"]
+    head = [
+        "party",
+        "file",
+        "rows",
+        "columns",
+        "features",
+        "missing values",
+        "missing ids",
+        "duplicate ids",
+    ]
     rows = [
-        [p.name, p.file, f"{p.rows:,}", str(len(p.columns)), " x ".join(map(str, p.features)) or "-",
-         f"{sum(p.missing.values()):,} in {len(p.missing)} columns", f"{p.missing_ids:,}", f"{p.duplicate_ids:,}"]
+        [
+            p.name,
+            p.file,
+            f"{p.rows:,}",
+            str(len(p.columns)),
+            " x ".join(map(str, p.features)) or "-",
+            f"{sum(p.missing.values()):,} in {len(p.missing)} columns",
+            f"{p.missing_ids:,}",
+            f"{p.duplicate_ids:,}",
+        ]
         for p in report.parties
-    ]  # fmt: skip
+    ]
     print_table(head, rows, "Files", 2)
     show_types(report)
     if report.classes:
@@ -29,10 +47,18 @@ def show_report(report: "Report", config: Path) -> None:
     for name, n in report.pairs.items():
         print(f"rows shared with {name}: {n:,}")
     if report.kinds:
-        rows = [[f"shared with {who}", f"{n['labelled']:,}", f"{n['unlabelled']:,}"] for who, n in report.kinds.items()]
-        print_table(["rows of the label party", "labelled", "not labelled"], rows, "All of them are used", 1)
+        rows = [
+            [f"shared with {who}", f"{n['labelled']:,}", f"{n['unlabelled']:,}"]
+            for who, n in report.kinds.items()
+        ]
+        print_table(
+            ["rows of the label party", "labelled", "not labelled"], rows, "All of them are used", 1
+        )
     if (e := report.estimate) is not None:
-        print(f"about {duration(e['seconds'])}, {size(e['memory'])} of memory, {size(e['traffic'])} between parties")
+        print(
+            f"about {duration(e['seconds'])}, {size(e['memory'])} of memory, {size(e['traffic'])} "
+            "between parties"
+        )
         print(f"  ({e['how']})")
     for text in report.errors:
         print(f"ERROR    {text}")
@@ -48,12 +74,15 @@ def show_types(report: "Report") -> None:
         kinds: dict[str, list[str]] = {}
         for name, kind in p.columns.items():
             kinds.setdefault(kind, []).append(name)
-        listed = "; ".join(f"{kind}: {', '.join(n[:8])}{' ...' * (len(n) > 8)}" for kind, n in kinds.items())
+        listed = "; ".join(
+            f"{kind}: {', '.join(n[:8])}{' ...' * (len(n) > 8)}" for kind, n in kinds.items()
+        )
         print(f"{p.name}: {listed}")
 
 
 def _common(report: "Report", name: str | None) -> str:
-    """Common rows of a class, None for those without a label; a dash where an error came before they were counted."""
+    """Common rows of a class, None for those without a label; a dash where an error came before
+    they were counted."""
     if report.common is None or not report.common_classes:
         return "-"
     unlabelled = report.common - sum(report.common_classes.values())
@@ -68,9 +97,21 @@ def show_metrics(found: Mapping[str, Any], title: str) -> None:
     table = [["all parties", f"{found['rows']:,}", *_numbers(found["test"])]]
     if "alone" in found:
         table.append(["alone, all its labels", f"{found['rows']:,}", *_numbers(found["alone"])])
-    table += [[name, f"{m.get('rows', found['rows']):,}", *_numbers(m)] for name, m in found.get("subsets", {}).items()]
+    table += [
+        [name, f"{m.get('rows', found['rows']):,}", *_numbers(m)]
+        for name, m in found.get("subsets", {}).items()
+    ]
     common = found["majority"]
-    table.append([f"always '{common['class']}'", f"{found['rows']:,}", percent(common["accuracy"]), "-", "-", "-"])
+    table.append(
+        [
+            f"always '{common['class']}'",
+            f"{found['rows']:,}",
+            percent(common["accuracy"]),
+            "-",
+            "-",
+            "-",
+        ]
+    )
     print_table(["parties", "rows", "accuracy %", "balanced %", "AUC %", "Brier"], table, title, 1)
     if "gain" in found:
         print(joining(found["gain"]))
@@ -87,13 +128,15 @@ def joining(gain: Mapping[str, Any]) -> str:
     verdict = "joining pays" if gain["low"] > 0 else "joining does not pay here"
     what = "AUC" if gain["measure"] == "auc" else "accuracy"
     points, low, high = (100 * gain[name] for name in ("difference", "low", "high"))
-    return (
-        f"{verdict}: {points:.1f} points of {what} over the label party alone (95 % interval {low:.1f} to {high:.1f})"
-    )
+    interval = f"(95 % interval {low:.1f} to {high:.1f})"
+    return f"{verdict}: {points:.1f} points of {what} over the label party alone {interval}"
 
 
 def _numbers(m: Mapping[str, Any]) -> list[str]:
-    rates = [percent(v) if (v := m[name]) is not None else "-" for name in ("accuracy", "balanced_accuracy", "auc")]
+    rates = [
+        percent(v) if (v := m[name]) is not None else "-"
+        for name in ("accuracy", "balanced_accuracy", "auc")
+    ]
     brier = m.get("brier")
     return [*rates, "-" if brier is None else f"{brier:.3f}"]
 
@@ -107,23 +150,31 @@ def show_cost(found: Mapping[str, Any]) -> None:
 def show_worth(worth: "Worth") -> None:
     """What each party is worth, in points."""
     rows = [
-        [s.party, *(f"{100 * x:+.1f}" for x in (s.value, s.low, s.high)), percent(s.alone), percent(s.without)]
+        [
+            s.party,
+            *(f"{100 * x:+.1f}" for x in (s.value, s.low, s.high)),
+            percent(s.alone),
+            percent(s.without),
+        ]
         for s in worth.shares
     ]
     what = "AUC" if worth.metric == "auc" else "accuracy"
     start = f"{worth.start} alone" if worth.start else "nobody"
-    title = (
-        f"Shapley value in points of {what}: {percent(worth.nobody)} with {start}, {percent(worth.everyone)} with all"
-    )
+    ends = f"{percent(worth.nobody)} with {start}, {percent(worth.everyone)} with all"
+    title = f"Shapley value in points of {what}: {ends}"
     beside = f"with {worth.start} %" if worth.start else "alone %"
     print_table(["party", "value", "95 % from", "to", beside, "all others %"], rows, title, 1)
-    print(f"measured on {worth.rows:,} rows; intervals tell the uncertainty of these rows, not of training again")
+    print(
+        f"measured on {worth.rows:,} rows; intervals tell the uncertainty of these rows, not of "
+        "training again"
+    )
 
 
 def run_facts(run: "Run") -> dict[str, Any]:
     """A run directory for machines."""
     parties = {
-        n: {"folder": n in run.parties, **(p.facts or {} if (p := run.parties.get(n)) else {})} for n in run.names
+        n: {"folder": n in run.parties, **(p.facts or {} if (p := run.parties.get(n)) else {})}
+        for n in run.names
     }
     owner = run.owner
     kept = {} if owner is None else {"classes": list(owner.classes), "metrics": owner.metrics}
@@ -139,9 +190,17 @@ def show_run(run: "Run") -> None:
     for name in run.names:
         facts = (run.parties[name].facts or {}) if name in run.parties else {}
         width = " x ".join(map(str, facts.get("features", [])))
-        numbers = [f"{facts[n]:,}" if n in facts else "-" for n in ("rows", "pool", "train", "kept_aside")]
+        numbers = [
+            f"{facts[n]:,}" if n in facts else "-" for n in ("rows", "pool", "train", "kept_aside")
+        ]
         rows.append(
-            [name, "here" if name in run.parties else "elsewhere", *numbers, str(len(facts.get("columns", []))), width]
+            [
+                name,
+                "here" if name in run.parties else "elsewhere",
+                *numbers,
+                str(len(facts.get("columns", []))),
+                width,
+            ]
         )
     head = ["party", "folder", "rows", "unaligned", "training", "kept aside", "columns", "features"]
     print_table(head, rows, "Parties (each folder holds that party's artefacts alone)", 2)
@@ -150,7 +209,10 @@ def show_run(run: "Run") -> None:
         return
     print(
         "classes: "
-        + ", ".join(f"{c} ({run.owner.metrics.get('class_rows', {}).get(c, 0):,})" for c in run.owner.classes)
+        + ", ".join(
+            f"{c} ({run.owner.metrics.get('class_rows', {}).get(c, 0):,})"
+            for c in run.owner.classes
+        )
     )
     show_metrics(run.owner.metrics, "Test rows, kept aside from training")
     print("every checksum is right")

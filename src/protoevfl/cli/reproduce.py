@@ -17,21 +17,40 @@ DEFAULT_OUT, QUICK_OUT = Path("out/reproduce"), Path("out/reproduce-quick")
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="An experiment, several with commas, `all`, or `list`.")],
-    quick: Annotated[bool, typer.Option(help="Two seeds, few rows, moments of training: does everything run?")] = False,
-    seeds: Annotated[str | None, typer.Option(help="For example 0-4 or 0,3,7. Default 0-4, with --quick 0-1.")] = None,
+    name: Annotated[
+        str, typer.Argument(help="An experiment, several with commas, `all`, or `list`.")
+    ],
+    quick: Annotated[
+        bool, typer.Option(help="Two seeds, few rows, moments of training: does everything run?")
+    ] = False,
+    seeds: Annotated[
+        str | None, typer.Option(help="For example 0-4 or 0,3,7. Default 0-4, with --quick 0-1.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     engine: Annotated[str, typer.Option(help="auto, stacked or loop.")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder for records, tables, figures and the page.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds; nothing is started that would not fit.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for records, tables, figures and the page.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Seconds; nothing is started that would not fit.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes; they can share one GPU.")] = 1,
-    shard: Annotated[str, typer.Option(help="k/n: every n-th job from the k-th, to spread over machines.")] = "1/1",
-    merge: Annotated[list[Path] | None, typer.Option(help="Add the records of this file first; repeat it.")] = None,
-    render: Annotated[bool, typer.Option(help="Write tables, figures and the page at the end.")] = True,
+    shard: Annotated[
+        str, typer.Option(help="k/n: every n-th job from the k-th, to spread over machines.")
+    ] = "1/1",
+    merge: Annotated[
+        list[Path] | None, typer.Option(help="Add the records of this file first; repeat it.")
+    ] = None,
+    render: Annotated[
+        bool, typer.Option(help="Write tables, figures and the page at the end.")
+    ] = True,
     run: Annotated[bool, typer.Option(help="Run what is missing; --no-run only renders.")] = True,
-    fill: Annotated[Path | None, typer.Option(help="A Markdown page to fill, and those in its folder.")] = None,
+    fill: Annotated[
+        Path | None, typer.Option(help="A Markdown page to fill, and those in its folder.")
+    ] = None,
 ) -> None:
-    """Rebuild the paper's tables and figures, ours beside theirs. What is recorded is not run again."""
+    """Rebuild the paper's tables and figures, ours beside theirs. What is recorded is not run
+    again."""
     from protoevfl.reproduction.catalogue import EXPERIMENTS, select
 
     if name == "list":
@@ -46,13 +65,19 @@ def reproduce(
 
         note(f"{merge_records(file, merge)} records added")
     numbers = whole_numbers(seeds or ("0-1" if quick else "0-4"), "--seeds")
-    failures = _run(chosen, file, quick, numbers, device, engine, budget, workers, shard) if run else {}
+    failures = (
+        _run(chosen, file, quick, numbers, device, engine, budget, workers, shard) if run else {}
+    )
     if render:
         from protoevfl.reproduction.pages.render import render as render_all
 
         with bar("tables and figures") as step:
             written = render_all(chosen, file, folder, quick=quick, step=step)
-        without = "" if (folder / "report.html") in written else " (report.html needs records and the package Jinja2)"
+        without = (
+            ""
+            if (folder / "report.html") in written
+            else " (report.html needs records and the package Jinja2)"
+        )
         note(f"{len(written)} files in {folder}; start with {folder / 'results.md'}{without}")
     if fill:
         from protoevfl.bench import records
@@ -67,9 +92,16 @@ def reproduce(
 
 
 def _run(
-    chosen: list[Any], file: Path, quick: bool, seeds: list[int], device: str, engine: str, budget: float | None,
-    workers: int, shard: str,
-) -> dict[str, str]:  # fmt: skip
+    chosen: list[Any],
+    file: Path,
+    quick: bool,
+    seeds: list[int],
+    device: str,
+    engine: str,
+    budget: float | None,
+    workers: int,
+    shard: str,
+) -> dict[str, str]:
     from protoevfl.bench import records
     from protoevfl.observer import Terminal
     from protoevfl.reproduction.execute import execute, plan
@@ -84,13 +116,22 @@ def _run(
     with Bars() as bars:
 
         def tell(state: "Progress") -> None:
-            left = "" if state.seconds_left is None else f", about {duration(state.seconds_left)} left"
+            left = (
+                "" if state.seconds_left is None else f", about {duration(state.seconds_left)} left"
+            )
             bars.show("cells", state.done, state.total)
             bars.note(f"{state.done}/{state.total} {state.last}{left}")
 
         bars.show("cells", 0, len(jobs))
         state = execute(
-            jobs, file, device=device, engine=engine, budget=budget, workers=workers, tell=tell, observer=Terminal(bars)
+            jobs,
+            file,
+            device=device,
+            engine=engine,
+            budget=budget,
+            workers=workers,
+            tell=tell,
+            observer=Terminal(bars),
         )
     if state.left_out:
         note(f"budget spent: {state.left_out} cells left; the same command goes on from here")
@@ -101,12 +142,17 @@ def _run(
 def _write_failures(path: Path, failures: dict[str, str]) -> None:
     path.unlink(missing_ok=True)
     if failures:
-        path.write_text("".join(f"{name}: {why}\n" for name, why in failures.items()), encoding="utf-8")
-        note(f"{len(failures)} cells failed, see {path}; the first: {next(iter(failures.values()))}")
+        path.write_text(
+            "".join(f"{name}: {why}\n" for name, why in failures.items()), encoding="utf-8"
+        )
+        note(
+            f"{len(failures)} cells failed, see {path}; the first: {next(iter(failures.values()))}"
+        )
 
 
 def _at_hand(jobs: list[Any]) -> list[Any]:
-    """Quick runs download nothing: data sets that are not on this machine are left out, with a word."""
+    """Quick runs download nothing: data sets that are not on this machine are left out, with a
+    word."""
     from protoevfl.rows import sources
 
     away = {job.config.dataset for job in jobs if not sources.available(job.config.dataset)}
@@ -140,7 +186,9 @@ def _shard(text: str) -> tuple[int, int]:
 
 def report(
     source: Annotated[Path, typer.Argument(help="A records file or a run directory.")],
-    out: Annotated[Path | None, typer.Option(help="The page; default: report.html beside the records.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The page; default: report.html beside the records.")
+    ] = None,
     title: Annotated[str, typer.Option(help="Its title.")] = "Proto-EVFL report",
     open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:

@@ -47,7 +47,8 @@ def both_ways(record: Record) -> float:
 
 
 def matched(record: Record) -> float | None:
-    """Recall of the unseen classes up to their names; where there are two or more, it differs from the strict one."""
+    """Recall of the unseen classes up to their names; where there are two or more, it differs from
+    the strict one."""
     several = len(record.get("classes", ())) > 1
     value: float | None = record["metrics"].get("matched_unseen") if several else None
     return value
@@ -74,11 +75,21 @@ def cell(column: Column, records: Iterable[Record]) -> str:
     if not values:
         return "-"
     mean, std = mean_std(values)
-    spread = std is not None and column.write not in (size,) and column.title not in ("rounds", "seconds")
-    return f"{column.write(mean)} ± {column.write(std)}" if spread and std is not None else column.write(mean)
+    spread = (
+        std is not None
+        and column.write not in (size,)
+        and column.title not in ("rounds", "seconds")
+    )
+    return (
+        f"{column.write(mean)} ± {column.write(std)}"
+        if spread and std is not None
+        else column.write(mean)
+    )
 
 
-def columns_for(groups: Iterable[Sequence[Record]], titles: Sequence[str] | None = None) -> list[Column]:
+def columns_for(
+    groups: Iterable[Sequence[Record]], titles: Sequence[str] | None = None
+) -> list[Column]:
     """The columns (of those asked for) that at least one record can fill."""
     records = [record for group in groups for record in group]
     chosen = [c for c in COLUMNS if titles is None or c.title in titles]
@@ -87,22 +98,32 @@ def columns_for(groups: Iterable[Sequence[Record]], titles: Sequence[str] | None
     return [c for c in chosen if any(c.value(record) is not None for record in records)]
 
 
-def show(title: str, head: str, groups: Mapping[str, Sequence[Record]], columns: Sequence[Column]) -> None:
+def show(
+    title: str, head: str, groups: Mapping[str, Sequence[Record]], columns: Sequence[Column]
+) -> None:
     """Prints one row per group on stdout."""
-    rows = [[name, *(cell(column, records) for column in columns)] for name, records in groups.items()]
+    rows = [
+        [name, *(cell(column, records) for column in columns)] for name, records in groups.items()
+    ]
     print_table([head, *(column.title for column in columns)], rows, title, text_columns=1)
 
 
 def print_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, text_columns: int = 9
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str | None = None,
+    text_columns: int = 9,
 ) -> None:
-    """A table on stdout, as wide as it needs to be; columns after the first `text_columns` are numbers."""
+    """A table on stdout, as wide as it needs to be; columns after the first `text_columns` are
+    numbers."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=title and Text(title), title_justify="left", title_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, title=title and Text(title), title_justify="left", title_style="bold"
+    )
     for number, name in enumerate(head):
         table.add_column(name, no_wrap=True, justify="left" if number < text_columns else "right")
     for row in rows:
@@ -112,11 +133,27 @@ def print_table(
 
 
 def summary(records: Sequence[Record]) -> dict[str, Any]:
-    """The same numbers for machines: {"seeds": [...], "accuracy": {"mean", "std"}, ...}, rates as fractions."""
-    names = ("accuracy", "balanced_accuracy", "macro_f1", "auc", "seen_accuracy", "unseen_recall", "harmonic_mean",
-             "matched_unseen", "rare_recall")  # fmt: skip
-    values = {name: [v for r in records if (v := r["metrics"].get(name)) is not None] for name in names}
+    """The same numbers for machines: {"seeds": [...], "accuracy": {"mean", "std"}, ...}, rates as
+    fractions."""
+    names = (
+        "accuracy",
+        "balanced_accuracy",
+        "macro_f1",
+        "auc",
+        "seen_accuracy",
+        "unseen_recall",
+        "harmonic_mean",
+        "matched_unseen",
+        "rare_recall",
+    )
+    values = {
+        name: [v for r in records if (v := r["metrics"].get(name)) is not None] for name in names
+    }
     values |= {"bytes": [both_ways(r) for r in records], "rounds": [r["rounds"] for r in records]}
     values |= {"seconds": [r["seconds"] for r in records]}
-    known = {name: dict(zip(("mean", "std"), mean_std(numbers))) for name, numbers in values.items() if numbers}
+    known = {
+        name: dict(zip(("mean", "std"), mean_std(numbers)))
+        for name, numbers in values.items()
+        if numbers
+    }
     return {"seeds": [r["seed"] for r in records], **known}

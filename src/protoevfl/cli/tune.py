@@ -13,9 +13,18 @@ if TYPE_CHECKING:
 
 
 def search(
-    method: str, dataset: str, budget: int, seeds: Sequence[int], device: str, aligned: int, parties: int,
-    pool: int | None, labels: str, out: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    method: str,
+    dataset: str,
+    budget: int,
+    seeds: Sequence[int],
+    device: str,
+    aligned: int,
+    parties: int,
+    pool: int | None,
+    labels: str,
+    out: str | None,
+    as_json: bool,
+) -> None:
     """Runs it and prints one line a trial and the preset entry of the best."""
     from protoevfl.bench.tune import candidates, tune
     from protoevfl.rows import sources
@@ -31,8 +40,18 @@ def search(
             bars.show("trials", len(seen), total, f"{method} on {dataset}")
 
         try:
-            found = tune(method, dataset, budget, seeds, device, aligned=aligned, parties=parties, pool=pool,
-                         labels=labels, watch=watch)  # fmt: skip
+            found = tune(
+                method,
+                dataset,
+                budget,
+                seeds,
+                device,
+                aligned=aligned,
+                parties=parties,
+                pool=pool,
+                labels=labels,
+                watch=watch,
+            )
         except KeyboardInterrupt:
             bars.note(f"stopped after {len(seen)} of {total} trials; nothing was written")
             raise
@@ -47,7 +66,10 @@ def search(
 
 
 def told(number: int, trial: "Trial") -> str:
-    settings = " ".join(f"{name}={value}" for name, value in trial.overrides.items()) or "the preset as it is"
+    settings = (
+        " ".join(f"{name}={value}" for name, value in trial.overrides.items())
+        or "the preset as it is"
+    )
     return f"trial {number}: score {percent(trial.score)} % on held-out aligned rows, {trial.seconds:.0f} s, {settings}"
 
 

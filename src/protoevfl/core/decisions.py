@@ -1,4 +1,5 @@
-"""What probabilities are worth: honest or not, which class to choose by them, and what one model gains over another.
+"""What probabilities are worth: honest or not, which class to choose by them, and what one model
+gains over another.
 
     Brier score      mean over rows of sum_z (p_z - [y = z])^2; two classes: of (p_1 - y)^2
     balanced rule    the class with the largest p_z / rate_z: as if all classes were equally frequent
@@ -20,7 +21,8 @@ from torch import Tensor
 DRAWS = 1000
 CHUNK = 1 << 22  # numbers drawn at a time
 
-Measure = Callable[[Tensor, Tensor, Tensor], Tensor]  # (probabilities (N, Z), labels (N,), weights (R, N)) -> (R,)
+# (probabilities (N, Z), labels (N,), weights (R, N)) -> (R,)
+Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def brier(probabilities: Tensor, labels: Tensor) -> float:
@@ -32,7 +34,8 @@ def brier(probabilities: Tensor, labels: Tensor) -> float:
 
 
 def balanced_choice(probabilities: Tensor, rates: Tensor) -> Tensor:
-    """Classes (N,) by p_z / rate_z; a class that was never seen in training has no rate and counts as the rarest."""
+    """Classes (N,) by p_z / rate_z; a class that was never seen in training has no rate and counts
+    as the rarest."""
     least = rates[rates > 0].min()
     return (probabilities / rates.to(probabilities).clamp(min=float(least))).argmax(1)
 
@@ -54,7 +57,8 @@ def weighted_auc(probabilities: Tensor, labels: Tensor, weights: Tensor) -> Tens
 
 
 def gain(joint: Tensor, alone: Tensor, labels: Tensor, seed: int = 0) -> dict[str, float | str]:
-    """AUC (two classes, else accuracy) of `joint` minus that of `alone` (N, Z), and its 95 % interval."""
+    """AUC (two classes, else accuracy) of `joint` minus that of `alone` (N, Z), and its 95 %
+    interval."""
     name = "auc" if joint.shape[1] == 2 and len(torch.unique(labels)) == 2 else "accuracy"
     measure: Measure = weighted_auc if name == "auc" else weighted_accuracy
     joint, alone, labels = (tensor.detach().cpu() for tensor in (joint, alone, labels))
@@ -67,8 +71,12 @@ def gain(joint: Tensor, alone: Tensor, labels: Tensor, seed: int = 0) -> dict[st
     drawn = []
     for _ in range(0, DRAWS, step := max(1, min(DRAWS, CHUNK // n))):
         rows = torch.randint(n, (step, n), generator=random)
-        weights = torch.zeros(step, n, dtype=torch.float64).scatter_add_(1, rows, torch.ones(step, n).double())
+        weights = torch.zeros(step, n, dtype=torch.float64).scatter_add_(
+            1, rows, torch.ones(step, n).double()
+        )
         drawn.append(difference(weights))
-    low, high = torch.cat(drawn).nanquantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    low, high = (
+        torch.cat(drawn).nanquantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    )
     middle = float(difference(torch.ones(1, n, dtype=torch.float64))[0])
     return {"measure": name, "difference": middle, "low": low, "high": high}

@@ -4,8 +4,8 @@
     MID   = 1 - H(p) / ln Z                        0: balanced, 1: a single class
     WCS   = cos(l_m, L)                            1: the party has the class shares of all parties together
 
-counts (Z,) of one party, or (M, Z) with row l_m for party m and L = sum_m l_m. Departs: the MID printed in the
-paper has the wrong sign and factor; this one reproduces its Credit row.
+counts (Z,) of one party, or (M, Z) with row l_m for party m and L = sum_m l_m. Departs: the MID
+printed in the paper has the wrong sign and factor; this one reproduces its Credit row.
 
     >>> gamma([40, 10]), round(mid([40, 10]), 3)
     (4.0, 0.278)
@@ -24,7 +24,8 @@ Table = Tensor | Sequence[Sequence[float]]
 
 
 def gamma(counts: Counts) -> float:
-    """Largest / smallest class; infinite when a class has no row, 1 when there are no rows at all."""
+    """Largest / smallest class; infinite when a class has no row, 1 when there are no rows at
+    all."""
     c = torch.as_tensor(counts, dtype=torch.float64)
     largest, smallest = float(c.max()), float(c.min())
     if smallest == 0:
@@ -33,7 +34,8 @@ def gamma(counts: Counts) -> float:
 
 
 def mid(counts: Counts) -> float:
-    """Multi-class imbalance degree 1 - H(p) / ln Z, natural logarithm; 0 for one class or no rows."""
+    """Multi-class imbalance degree 1 - H(p) / ln Z, natural logarithm; 0 for one class or no
+    rows."""
     c = torch.as_tensor(counts, dtype=torch.float64)
     if len(c) < 2 or not float(c.sum()):
         return 0.0

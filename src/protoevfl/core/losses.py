@@ -1,8 +1,8 @@
 """Self-supervised and soft-label losses, one number per group: inputs (..., B, d), result (...).
 
-    NT-Xent   mean_i [ -s(i, i') / t + log sum_{j != i} exp( s(i, j) / t ) ]   over the 2B views, i' the other view
-    SimSiam   -mean_b cos( p_b, stop(z_b) )
-    InfoNCE   mean_b [ -s(q_b, k_b) / t + log( exp(s(q_b, k_b) / t) + sum_j exp(s(q_b, queue_j) / t) ) ]
+    NT-Xent   mean_i [ -s(i, i') / t + log sum_{j != i} exp( s(i, j) / t ) ]   over the 2B views, i'
+    the other view SimSiam   -mean_b cos( p_b, stop(z_b) ) InfoNCE   mean_b [ -s(q_b, k_b) / t +
+    log( exp(s(q_b, k_b) / t) + sum_j exp(s(q_b, queue_j) / t) ) ]
 
 s is the cosine, t the temperature.
 
@@ -34,11 +34,13 @@ def nt_xent(z1: Tensor, z2: Tensor, temperature: float) -> Tensor:
     logits = z @ z.mT / temperature  # (..., 2B, 2B)
     itself = torch.eye(2 * rows, dtype=torch.bool, device=z.device)
     others = logits.masked_fill(itself, -torch.inf).logsumexp(-1).mean(-1)
-    return others - logits.diagonal(rows, -2, -1).mean(-1)  # entry (b, B + b): the two views of row b
+    # entry (b, B + b): the two views of row b
+    return others - logits.diagonal(rows, -2, -1).mean(-1)
 
 
 class _Contrast(torch.autograd.Function):
-    """NT-Xent of unit rows z (..., 2B, d) with its gradient by hand: less than half the time (docs/performance.md).
+    """NT-Xent of unit rows z (..., 2B, d) with its gradient by hand: less than half the time
+    (docs/performance.md).
 
         e_ij = exp(z_i . z_j / t), e_ii = 0    w_i = 1 / (2B t sum_j e_ij)    z_i' the other view of row i
         dL/dz_i = sum_j e_ij (w_i + w_j) z_j - z_i' / (B t)
@@ -72,7 +74,8 @@ def simsiam(p: Tensor, z: Tensor) -> Tensor:
 
 
 def info_nce_queue(q: Tensor, k: Tensor, queue: Tensor, temperature: float) -> Tensor:
-    """MoCo's loss of queries q against own keys k (..., B, d) and a queue of unit rows (..., K, d) -> (...).
+    """MoCo's loss of queries q against own keys k (..., B, d) and a queue of unit rows (..., K, d)
+    -> (...).
 
     Keys and queue get no gradient.
     """
@@ -83,10 +86,12 @@ def info_nce_queue(q: Tensor, k: Tensor, queue: Tensor, temperature: float) -> T
 
 
 def enqueue(queue: Tensor, k: Tensor) -> Tensor:
-    """The queue (..., K, d) with its oldest (first) rows dropped and the unit keys k (..., B, d) added last."""
+    """The queue (..., K, d) with its oldest (first) rows dropped and the unit keys k (..., B, d)
+    added last."""
     return torch.cat([queue, unit(k.detach())], -2)[..., k.shape[-2] :, :]
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """mean_n -sum_z t_nz log softmax_z(l_nz) -> (...); logits, targets (..., N, Z), weights (..., N)."""
+    """mean_n -sum_z t_nz log softmax_z(l_nz) -> (...); logits, targets (..., N, Z), weights (...,
+    N)."""
     return mean_rows(-(targets * logits.log_softmax(-1)).sum(-1), weights)

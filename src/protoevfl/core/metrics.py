@@ -6,8 +6,9 @@
     AUC                 P( score of a positive > score of a negative ) + P( equal ) / 2, two classes only
     H                   2 a b / (a + b), a = accuracy on rows of seen classes, b = on rows of unseen classes
 
-labels and predictions (N,) int, probabilities (N, Z). A number that has no meaning (AUC of ten classes, unseen recall
-when nothing is unseen) is None. These run on the host after training, not inside a training loop.
+labels and predictions (N,) int, probabilities (N, Z). A number that has no meaning (AUC of ten
+classes, unseen recall when nothing is unseen) is None. These run on the host after training, not
+inside a training loop.
 
     >>> p = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0], [0.4, 0.6, 0.0], [0.1, 0.2, 0.7]])
     >>> r = evaluate(p, torch.tensor([0, 1, 2, 2]), unseen=[2])
@@ -57,12 +58,15 @@ def macro_f1(predictions: Tensor, labels: Tensor, classes: int) -> float | None:
 
 
 def auc(scores: Tensor, labels: Tensor) -> float | None:
-    """Area under the ROC curve of scores (N,) for label 1 against 0, ties count half; None if a side is empty."""
+    """Area under the ROC curve of scores (N,) for label 1 against 0, ties count half; None if a
+    side is empty."""
     positive = scores[labels == 1].double()
     negative = scores[labels == 0].double().sort().values
     if not (positive.numel() and negative.numel()):
         return None
-    below = torch.searchsorted(negative, positive) + torch.searchsorted(negative, positive, right=True)
+    below = torch.searchsorted(negative, positive) + torch.searchsorted(
+        negative, positive, right=True
+    )
     return float(below.double().mean()) / (2 * negative.numel())
 
 
@@ -75,14 +79,18 @@ def harmonic_mean(a: float | None, b: float | None) -> float | None:
 
 def is_in(labels: Tensor, classes: Sequence[int]) -> Tensor:
     """Which labels are among the given classes -> bool, the shape of labels."""
-    return torch.isin(labels, torch.as_tensor(list(classes), dtype=labels.dtype, device=labels.device))
+    return torch.isin(
+        labels, torch.as_tensor(list(classes), dtype=labels.dtype, device=labels.device)
+    )
 
 
 def matched_accuracy(predictions: Tensor, labels: Tensor, unseen: Sequence[int]) -> float | None:
-    """max over bijections of the unseen names, of the accuracy on rows of unseen classes (Hungarian matching).
+    """max over bijections of the unseen names, of the accuracy on rows of unseen classes (Hungarian
+    matching).
 
-    Two or more unseen classes can be told apart without anyone knowing which name belongs to which; this measures the
-    telling apart. A row predicted as a seen class stays wrong. None without such rows.
+    Two or more unseen classes can be told apart without anyone knowing which name belongs to which;
+    this measures the telling apart. A row predicted as a seen class stays wrong. None without such
+    rows.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -98,9 +106,11 @@ def matched_accuracy(predictions: Tensor, labels: Tensor, unseen: Sequence[int])
 
 
 def effective_rank(f: Tensor) -> Tensor:
-    """exp( entropy of sigma / sum sigma ), sigma the singular values of the centred f (..., N, d) -> (...) float64.
+    """exp( entropy of sigma / sum sigma ), sigma the singular values of the centred f (..., N, d)
+    -> (...) float64.
 
-    Between 1 and d (Roy and Vetterli 2007); 0 when all rows are equal up to rounding: a collapsed extractor.
+    Between 1 and d (Roy and Vetterli 2007); 0 when all rows are equal up to rounding: a collapsed
+    extractor.
     """
     x = f.detach().double()
     scale = x.abs().amax((-2, -1), keepdim=True).clamp_min(1e-300)
@@ -115,7 +125,9 @@ def effective_rank(f: Tensor) -> Tensor:
     return rank
 
 
-def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> float | None:
+def expected_calibration_error(
+    probabilities: Tensor, labels: Tensor, bins: int = 15
+) -> float | None:
     """sum_b N_b / N | accuracy_b - confidence_b | over equal bins of the top probability."""
     if not labels.numel():
         return None
@@ -127,7 +139,8 @@ def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int 
 
 
 def evaluate(probabilities: Tensor, labels: Tensor, unseen: Sequence[int] = ()) -> dict[str, Any]:
-    """The "metrics" of a run's record: probabilities (N, Z), labels (N,), unseen: classes without a label."""
+    """The "metrics" of a run's record: probabilities (N, Z), labels (N,), unseen: classes without a
+    label."""
     probabilities, labels = probabilities.detach().cpu(), labels.detach().cpu()
     classes = probabilities.shape[1]
     predictions = probabilities.argmax(1)

@@ -3,8 +3,8 @@
     paper   mu_z <- mu_z + rho mean_z(f^)
     ema     mu_z <- (1 - rho) mu_z + rho mean_z(f^)
 
-f (..., N, d), labels (..., N), mu and means (..., Z, d), counts (..., Z). Departs: the `ema` rule is ours; without
-the decay the norm grows for ever and pseudo-labels get worse after a few rounds.
+f (..., N, d), labels (..., N), mu and means (..., Z, d), counts (..., Z). Departs: the `ema` rule
+is ours; without the decay the norm grows for ever and pseudo-labels get worse after a few rounds.
 
     >>> f, y = torch.tensor([[1.0, 1.0], [3.0, 1.0], [0.0, 5.0]]), torch.tensor([0, 0, 2])
     >>> means, counts = class_means(f, y, classes=3)
@@ -27,20 +27,26 @@ Rule = Literal["paper", "ema"]
 
 
 def membership(labels: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
-    """One-hot labels -> (..., N, Z); a label outside 0..Z-1 (say -1, unlabelled) belongs to no class."""
+    """One-hot labels -> (..., N, Z); a label outside 0..Z-1 (say -1, unlabelled) belongs to no
+    class."""
     return (labels.unsqueeze(-1) == torch.arange(classes, device=labels.device)).to(dtype)
 
 
-def class_means(f: Tensor, labels: Tensor, classes: int, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """mean_z = sum_{n: y_n = z} w_n f_n / sum_{n: y_n = z} w_n -> means (..., Z, d), counts (..., Z).
+def class_means(
+    f: Tensor, labels: Tensor, classes: int, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """mean_z = sum_{n: y_n = z} w_n f_n / sum_{n: y_n = z} w_n -> means (..., Z, d), counts (...,
+    Z).
 
-    counts are the summed weights (numbers of rows without weights); an empty class has mean 0 and count 0.
+    counts are the summed weights (numbers of rows without weights); an empty class has mean 0 and
+    count 0.
     """
     member = membership(labels, classes, f.dtype)  # (..., N, Z)
     if weights is not None:
         member = member * weights.to(f).unsqueeze(-1)
     counts = member.sum(-2)  # (..., Z)
-    share = member / torch.where(counts > 0, counts, 1.0).unsqueeze(-2)  # columns sum to one: no huge sums
+    # columns sum to one: no huge sums
+    share = member / torch.where(counts > 0, counts, 1.0).unsqueeze(-2)
     return share.mT @ f, counts
 
 

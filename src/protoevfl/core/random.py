@@ -1,9 +1,10 @@
 """Counter-based random numbers: number = hash(key_g, purpose, counter, position).
 
-A draw depends on who draws (key), what for (purpose) and when (counter), never on who else is drawn for in
-the same call. So a party gets the same numbers alone, stacked with others, or rebuilt after a crash, and no
-generator state has to be stored. Everything is integer tensor arithmetic: no host synchronisation, safe
-inside a CUDA graph (pass the counter as a tensor; on the CPU pass an int, which is faster).
+A draw depends on who draws (key), what for (purpose) and when (counter), never on who else is drawn
+for in the same call. So a party gets the same numbers alone, stacked with others, or rebuilt after
+a crash, and no generator state has to be stored. Everything is integer tensor arithmetic: no host
+synchronisation, safe inside a CUDA graph (pass the counter as a tensor; on the CPU pass an int,
+which is faster).
 
     >>> keys = torch.tensor([key(0, "party", 0), key(0, "party", 1)])
     >>> uniform(keys, "demo", 3, (2,)).shape
@@ -31,23 +32,30 @@ def key(*names: object) -> int:
 
 def derive(keys: Tensor, *names: object) -> Tensor:
     """Child keys (G,) of parent keys (G,); runs on the host, so keep it out of inner loops."""
-    return torch.tensor([key(k, *names) for k in keys.tolist()], dtype=torch.int64, device=keys.device)
+    return torch.tensor(
+        [key(k, *names) for k in keys.tolist()], dtype=torch.int64, device=keys.device
+    )
 
 
-_NUMBERS = (16, 0xFFFF, 0x7FEB352D, 15, 0x1FFFF, -2073319797)  # shift, mask, factor, twice; the last is 0x846ba68b
-_TENSORS = tuple(torch.tensor(n, dtype=torch.int32) for n in _NUMBERS)  # on the CPU wrapping a number costs more than
-_LOW24, _UNIT24 = torch.tensor(0xFFFFFF, dtype=torch.int32), torch.tensor(2.0**-24)  # an operation on a small tensor
+# shift, mask, factor, twice; the last is 0x846ba68b
+_NUMBERS = (16, 0xFFFF, 0x7FEB352D, 15, 0x1FFFF, -2073319797)
+# on the CPU wrapping a number costs more than
+_TENSORS = tuple(torch.tensor(n, dtype=torch.int32) for n in _NUMBERS)
+# an operation on a small tensor
+_LOW24, _UNIT24 = torch.tensor(0xFFFFFF, dtype=torch.int32), torch.tensor(2.0**-24)
 
 
 def _mix(x: Tensor) -> Tensor:
-    """A bijective 32-bit mixer on a fresh int32 tensor, in place: twice x ^= x >>> shift, x *= factor; x ^= x >>> 16.
+    """A bijective 32-bit mixer on a fresh int32 tensor, in place: twice x ^= x >>> shift, x *=
+    factor; x ^= x >>> 16.
 
     int32 arithmetic wraps; >>> is >> with the copies of the sign masked out.
 
-    This is lowbias32 of hash-prospector (C. Wellons, 2018) but for one digit: its second factor is 0x846ca68b. How far
-    the rate at which an input bit flips an output bit lies from 1/2, relative to it, root mean square over the 32 x 32
-    pairs and 2^30 inputs: 0.22 per mille here (1.8 at worst), 0.17 there (1.0). Both are far below what any draw of
-    ours can show, and another factor would change every number recorded so far: it stays.
+    This is lowbias32 of hash-prospector (C. Wellons, 2018) but for one digit: its second factor is
+    0x846ca68b. How far the rate at which an input bit flips an output bit lies from 1/2, relative
+    to it, root mean square over the 32 x 32 pairs and 2^30 inputs: 0.22 per mille here (1.8 at
+    worst), 0.17 there (1.0). Both are far below what any draw of ours can show, and another factor
+    would change every number recorded so far: it stays.
     """
     s16, m16, f16, s15, m15, f15 = _TENSORS if x.is_cpu else _NUMBERS
     x = x.bitwise_xor_((x >> s16).bitwise_and_(m16)).mul_(f16)
@@ -81,11 +89,13 @@ def _beginning(key: int, purpose: str) -> int:
 def _words_int(key: int, purpose: str, when: int) -> tuple[int, int]:
     first = _mix_int(_beginning(key, purpose) + when)
     second = _mix_int(_mix_int((key >> 32) + when) ^ first)
-    return (first ^ 0x80000000) - 0x80000000, (second ^ 0x80000000) - 0x80000000  # as signed 32-bit numbers
+    # as signed 32-bit numbers
+    return (first ^ 0x80000000) - 0x80000000, (second ^ 0x80000000) - 0x80000000
 
 
 def _words(keys: Tensor, purpose: str, counter: Counter) -> Tensor:
-    """Two int32 words per member, (2, G, 1): on the host when it knows everything, else on the keys' device."""
+    """Two int32 words per member, (2, G, 1): on the host when it knows everything, else on the
+    keys' device."""
     if isinstance(counter, int) and keys.device.type == "cpu":
         found = [_words_int(key, purpose, counter & 0x7FFFFFFF) for key in keys.tolist()]
         return torch.tensor(found, dtype=torch.int32).T.unsqueeze(-1)
@@ -111,7 +121,8 @@ def uniform(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]
 
 
 def normal(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
-    """(G, *shape) float32 standard normal, Box-Muller on pairs: sqrt(-2 ln u) (cos, sin)(2 pi v)."""
+    """(G, *shape) float32 standard normal, Box-Muller on pairs: sqrt(-2 ln u) (cos, sin)(2 pi
+    v)."""
     n = math.prod(shape)
     half = (n + 1) // 2
     u = uniform(keys, purpose, counter, (half,)).neg_().add_(1.0)  # (0, 1]
@@ -125,11 +136,14 @@ def permutation(keys: Tensor, purpose: str, counter: Counter, n: int) -> Tensor:
     return bits(keys, purpose, counter, (n,)).argsort(dim=1, stable=True)
 
 
-def beta_symmetric(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...], alpha: float) -> Tensor:
-    """(G, *shape) draws of Beta(alpha, alpha), for mixup; alpha = 1 is uniform, else Johnk's ratio of powers.
+def beta_symmetric(
+    keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...], alpha: float
+) -> Tensor:
+    """(G, *shape) draws of Beta(alpha, alpha), for mixup; alpha = 1 is uniform, else Johnk's ratio
+    of powers.
 
-    Johnk accepts a pair (u, v) with u^(1/alpha) + v^(1/alpha) <= 1; eight pairs are drawn and the first one
-    accepted is taken (none in under 2e-6 of draws for alpha <= 1: then 1/2).
+    Johnk accepts a pair (u, v) with u^(1/alpha) + v^(1/alpha) <= 1; eight pairs are drawn and the
+    first one accepted is taken (none in under 2e-6 of draws for alpha <= 1: then 1/2).
     """
     if alpha == 1.0:
         return uniform(keys, purpose, counter, shape)

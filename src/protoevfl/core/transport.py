@@ -5,11 +5,13 @@
     cost            c(f_n, mu_z)   = 1 - cos(f_n, mu_z)
     dual cost       mean_n sum_z pi(mu_z | f_n) c  +  sum_z p_z sum_n pi(f_n | mu_z) c
 
-f (..., N, d) embeddings, mu (..., Z, d) prototypes, p (..., Z) prior, w (..., N) row weights, all >= 0 (absent:
-all equal). This is the bi-directional conditional transport of Tanwisuth et al. 2021 (arXiv 2110.12024).
+f (..., N, d) embeddings, mu (..., Z, d) prototypes, p (..., Z) prior, w (..., N) row weights, all
+>= 0 (absent: all equal). This is the bi-directional conditional transport of Tanwisuth et al. 2021
+(arXiv 2110.12024).
 
-Departs: the paper's backward plan prints a prior p(mu_n) that depends on the row; a prior of the class cancels
-in the softmax over rows, so none appears. Gradients pass through the plans, as in the source.
+Departs: the paper's backward plan prints a prior p(mu_n) that depends on the row; a prior of the
+class cancels in the softmax over rows, so none appears. Gradients pass through the plans, as in the
+source.
 
     >>> f, mu = torch.tensor([[2.0, 0.0], [0.0, 3.0]]), torch.eye(2)
     >>> prior = torch.tensor([0.5, 0.5])
@@ -32,10 +34,11 @@ TINY = 1e-12  # vectors with no larger entry count as zero
 
 
 def unit(x: Tensor) -> Tensor:
-    """x / ||x|| along the last axis, safe for any norm that float can hold; a zero vector stays zero.
+    """x / ||x|| along the last axis, safe for any norm that float can hold; a zero vector stays
+    zero.
 
-    The largest entry is divided out first (squares cannot overflow); it needs no gradient because the result does
-    not depend on it.
+    The largest entry is divided out first (squares cannot overflow); it needs no gradient because
+    the result does not depend on it.
     """
     largest = x.detach().abs().amax(-1, keepdim=True)
     x = x / torch.where(largest > TINY, largest, 1.0)  # now the norm is 0 or at least 1
@@ -49,7 +52,8 @@ def cosine(f: Tensor, mu: Tensor) -> Tensor:
 
 
 def similarity(f: Tensor, mu: Tensor, temperature: float | None = None) -> Tensor:
-    """s(f_n, mu_z) -> (..., N, Z): cos / temperature, or the raw inner product (the paper's) for None."""
+    """s(f_n, mu_z) -> (..., N, Z): cos / temperature, or the raw inner product (the paper's) for
+    None."""
     return f @ mu.mT if temperature is None else cosine(f, mu) / temperature
 
 
@@ -59,7 +63,8 @@ def cost(f: Tensor, mu: Tensor) -> Tensor:
 
 
 def forward_plan(scores: Tensor, prior: Tensor) -> Tensor:
-    """log pi(mu_z | f_n) = log softmax_z( s + log p ) -> (..., N, Z); a class of prior 0 gets -inf."""
+    """log pi(mu_z | f_n) = log softmax_z( s + log p ) -> (..., N, Z); a class of prior 0 gets
+    -inf."""
     return (scores + prior.log().unsqueeze(-2)).log_softmax(-1)
 
 
@@ -77,7 +82,8 @@ def backward_plan(scores: Tensor, weights: Tensor | None = None) -> Tensor:
 
 
 def mean_rows(x: Tensor, weights: Tensor | None = None) -> Tensor:
-    """sum_n w_n x_n / sum_n w_n over the last axis: (..., N) -> (...); 0 where all weights are 0."""
+    """sum_n w_n x_n / sum_n w_n over the last axis: (..., N) -> (...); 0 where all weights are
+    0."""
     if weights is None:
         return x.mean(-1)
     total = weights.sum(-1)
@@ -89,12 +95,16 @@ def planned_cost(plan: Tensor, costs: Tensor, weights: Tensor | None = None) -> 
     return mean_rows((plan * costs).sum(-1), weights)
 
 
-def forward_cost(scores: Tensor, costs: Tensor, prior: Tensor, weights: Tensor | None = None) -> Tensor:
+def forward_cost(
+    scores: Tensor, costs: Tensor, prior: Tensor, weights: Tensor | None = None
+) -> Tensor:
     """L(f -> mu) = mean_n sum_z pi(mu_z | f_n) c_nz -> (...)."""
     return planned_cost(forward_plan(scores, prior).exp(), costs, weights)
 
 
-def backward_cost(scores: Tensor, costs: Tensor, prior: Tensor, weights: Tensor | None = None) -> Tensor:
+def backward_cost(
+    scores: Tensor, costs: Tensor, prior: Tensor, weights: Tensor | None = None
+) -> Tensor:
     """L(mu -> f) = sum_z p_z sum_n pi(f_n | mu_z) c_nz -> (...); 0 where all weights are 0."""
     per_class = (backward_plan(scores, weights).exp() * costs).sum(-2)  # (..., Z)
     total = (prior * per_class).sum(-1)
@@ -109,7 +119,8 @@ def dual_cost(
     weights: Tensor | None = None,
     direction: Direction = "dual",
 ) -> Tensor:
-    """L(f -> mu) + L(mu -> f) -> (...); direction "forward" leaves the second term out (single-direction PDTC)."""
+    """L(f -> mu) + L(mu -> f) -> (...); direction "forward" leaves the second term out
+    (single-direction PDTC)."""
     cos = cosine(f, mu)  # (..., N, Z)
     scores = similarity(f, mu) if temperature is None else cos / temperature
     loss = forward_cost(scores, 1 - cos, prior, weights)
@@ -117,21 +128,26 @@ def dual_cost(
 
 
 def select_soft(f: Tensor, mu: Tensor, prior: Tensor, temperature: float | None = None) -> Tensor:
-    """pi(mu_z | f_n) -> (..., N, Z), constant for the gradient: the forward plan as pseudo-labels."""
+    """pi(mu_z | f_n) -> (..., N, Z), constant for the gradient: the forward plan as
+    pseudo-labels."""
     return forward_plan(similarity(f, mu, temperature), prior).exp().detach()
 
 
 def select_cosine(f: Tensor, mu: Tensor) -> Tensor:
-    """One-hot of the nearest prototype, argmax_z cos(f_n, mu_z) -> (..., N, Z), constant for the gradient."""
+    """One-hot of the nearest prototype, argmax_z cos(f_n, mu_z) -> (..., N, Z), constant for the
+    gradient."""
     nearest = cosine(f, mu).detach()
     return torch.zeros_like(nearest).scatter_(-1, nearest.argmax(-1, keepdim=True), 1.0)
 
 
-def select_entropic(f: Tensor, mu: Tensor, prior: Tensor, regularisation: float = 0.1, iterations: int = 200) -> Tensor:
-    """argmin_P <P, c> - reg H(P), rows sum to 1/N, columns to p; returned as N P -> (..., N, Z), rows sum to one.
+def select_entropic(
+    f: Tensor, mu: Tensor, prior: Tensor, regularisation: float = 0.1, iterations: int = 200
+) -> Tensor:
+    """argmin_P <P, c> - reg H(P), rows sum to 1/N, columns to p; returned as N P -> (..., N, Z),
+    rows sum to one.
 
-    Solved by POT's log-domain Sinkhorn on the host, one problem after another: slow, a comparison for small batches,
-    not for use inside a CUDA graph. Constant for the gradient.
+    Solved by POT's log-domain Sinkhorn on the host, one problem after another: slow, a comparison
+    for small batches, not for use inside a CUDA graph. Constant for the gradient.
     """
     try:
         import ot
@@ -142,7 +158,12 @@ def select_entropic(f: Tensor, mu: Tensor, prior: Tensor, regularisation: float 
     problems = costs.double().cpu().reshape(-1, rows, classes).numpy()
     p = prior.detach().double().cpu().expand(*batch, classes).reshape(-1, classes)
     marginals = (p / p.sum(-1, keepdim=True)).numpy()
-    solve = {"reg": regularisation, "method": "sinkhorn_log", "numItermax": iterations, "warn": False}
+    solve = {
+        "reg": regularisation,
+        "method": "sinkhorn_log",
+        "numItermax": iterations,
+        "warn": False,
+    }
     plans = [torch.from_numpy(ot.sinkhorn([], b, c, **solve)) for c, b in zip(problems, marginals)]
     joint = torch.stack(plans).reshape(costs.shape).to(costs)
     return joint / joint.sum(-1, keepdim=True)

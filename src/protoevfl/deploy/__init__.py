@@ -1,1 +1,2 @@
-"""Between companies: kits, processes, job specifications, party policies, audit logs, checkpoints and resume."""
+"""Between companies: kits, processes, job specifications, party policies, audit logs, checkpoints
+and resume."""

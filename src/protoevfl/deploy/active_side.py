@@ -1,4 +1,5 @@
-"""The active party's side of a run on files: who has which of its rows and what for, labels, predictions."""
+"""The active party's side of a run on files: who has which of its rows and what for, labels,
+predictions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +36,8 @@ from protoevfl.rows.ids import Ids
 
 @dataclass
 class ActiveSide:
-    """Of a training run `source` is the file to learn from, of a prediction the file of new rows."""
+    """Of a training run `source` is the file to learn from, of a prediction the file of new
+    rows."""
 
     spec: JobSpec
     source: OwnFile | NewRows
@@ -51,7 +53,10 @@ class ActiveSide:
         assert isinstance(self.source, OwnFile)
         labels, classes = read_labels(self.source.label, self.source.file)
         if len(classes) != self.spec.classes:
-            raise UserError(f"the file has {len(classes)} classes ({', '.join(classes[:5])}), the job says otherwise")
+            raise UserError(
+                f"the file has {len(classes)} classes ({', '.join(classes[:5])}), the job says "
+                "otherwise"
+            )
         return labels, classes
 
     def pair(self, other: str) -> Pair:
@@ -59,8 +64,11 @@ class ActiveSide:
 
     # ------------------------------------------------------------ alignment
 
-    def align(self, shown: Mapping[str, str], ask: Ask, without: frozenset[str] = frozenset()) -> None:
-        """Find what is shared with each other party and tell it what for, unless both sides hold the same already.
+    def align(
+        self, shown: Mapping[str, str], ask: Ask, without: frozenset[str] = frozenset()
+    ) -> None:
+        """Find what is shared with each other party and tell it what for, unless both sides hold
+        the same already.
 
         shown     each party's keyed hash of what it holds, as it says itself; nothing of those that are away
         without   parties that need not be aligned with: they are away, and the run goes on
@@ -89,7 +97,9 @@ class ActiveSide:
         """Rows of the active party's file by their use."""
         if isinstance(self.source, NewRows):
             return ActiveRows(NOTHING, NOTHING, NOTHING, NOTHING, self.ids.rows)
-        return cut_rows(self.ids, self.labels[0], self.shared, self.spec.seed, self.source.config.test)
+        return cut_rows(
+            self.ids, self.labels[0], self.shared, self.spec.seed, self.source.config.test
+        )
 
     # ------------------------------------------------------------ training
 
@@ -101,20 +111,26 @@ class ActiveSide:
         notes = check_labels(labels, self.rows, classes, self.source.label)
         own = rows_of(self.rows, self.shared, 0, predict=True)
         total = self.ids.counts.input
-        part = prepare_party(self.source.file, own, None, total, self.source.config.pool, self.spec.seed, notes)
+        part = prepare_party(
+            self.source.file, own, None, total, self.source.config.pool, self.spec.seed, notes
+        )
         return assemble([part], labels, classes, self.rows, self.shared, notes)
 
     # ------------------------------------------------------------ prediction
 
-    def predictions(self, owner: StoredOwner, query: Mapping[int, Tensor], own: Tensor) -> Predictions:
+    def predictions(
+        self, owner: StoredOwner, query: Mapping[int, Tensor], own: Tensor
+    ) -> Predictions:
         """Of the rows to be predicted, each from the parties that have it.
 
-        query   embeddings that each party sent: of the rows kept aside, then of its rows to be predicted
+        query   embeddings that each party sent: of the rows kept aside, then of its rows to be
+        predicted
         own     the active party's view of the same rows, encoded
         """
         asked = self.rows.asked
         first = len(self.rows.kept_aside)
-        has = np.concatenate([np.ones((1, len(asked)), np.bool_), self.shared.place[:, asked] >= 0])  # (M, n)
+        # (M, n)
+        has = np.concatenate([np.ones((1, len(asked)), np.bool_), self.shared.place[:, asked] >= 0])
         place = np.where(has, has.cumsum(1) - 1, -1)
         senders = [m for m in query if has[m].any()]
         spelt = dict(zip(self.ids.rows.tolist(), self.ids.values, strict=True))

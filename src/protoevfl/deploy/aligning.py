@@ -1,12 +1,14 @@
-"""Alignment between companies: the active party with each other one, over the same encrypted channel, end to end.
+"""Alignment between companies: the active party with each other one, over the same encrypted
+channel, end to end.
 
     step 1, 2, 3   private set intersection of the two files (rows/align.py with one passive party)
     step 4         when all pairs are known: which rows of the pair are for what, as places in the pair's order
 
-A passive party learns which of its rows the active party has, and of those: which have a label and all parties share
-(they train), which of these are kept aside, which have a label and some parties share, which are to be predicted.
-Both sides keep their result in their run folder and show its keyed hash before anything else happens; where the
-hashes differ (a crash in the middle), that pair is aligned again with fresh keys.
+A passive party learns which of its rows the active party has, and of those: which have a label and
+all parties share (they train), which of these are kept aside, which have a label and some parties
+share, which are to be predicted. Both sides keep their result in their run folder and show its
+keyed hash before anything else happens; where the hashes differ (a crash in the middle), that pair
+is aligned again with fresh keys.
 """
 
 import hmac
@@ -65,10 +67,13 @@ class Pair:
 
     @property
     def digest(self) -> str:
-        """Equal at both sides where they hold the same rows in the same order for the same uses; "" before that."""
+        """Equal at both sides where they hold the same rows in the same order for the same uses; ""
+        before that."""
         alignment = self.load()
         uses = self.uses()
-        return "" if alignment is None or uses is None else f"{alignment.digest}:{uses[:PROOF].hex()}"
+        return (
+            "" if alignment is None or uses is None else f"{alignment.digest}:{uses[:PROOF].hex()}"
+        )
 
     def rows(self, ids: Ids) -> PartyRows:
         """This party's rows by their use; its file must not have changed since."""
@@ -95,11 +100,19 @@ def pack_uses(places: PartyRows, alignment: Alignment, ids: Ids) -> bytes:
 
 def unpack_uses(message: bytes, rows: int) -> PartyRows:
     """The places that a message names; each is one of the pair's `rows`, and is named once."""
-    numbers = np.frombuffer(message[PROOF : len(message) - (len(message) - PROOF) % 4], dtype=">u4").astype(np.int64)
+    numbers = np.frombuffer(
+        message[PROOF : len(message) - (len(message) - PROOF) % 4], dtype=">u4"
+    ).astype(np.int64)
     counts, places = numbers[:PARTS], numbers[PARTS:]
-    whole = len(message) == PROOF + 4 * len(numbers) and len(counts) == PARTS and counts.sum() == len(places)
+    whole = (
+        len(message) == PROOF + 4 * len(numbers)
+        and len(counts) == PARTS
+        and counts.sum() == len(places)
+    )
     if not whole or (places >= rows).any() or len(np.unique(places)) != len(places):
-        raise AlignmentError("the uses name rows that were never aligned; refuse this run and ask the sender")
+        raise AlignmentError(
+            "the uses name rows that were never aligned; refuse this run and ask the sender"
+        )
     return PartyRows(*np.split(places, np.cumsum(counts[:-1])))
 
 
@@ -108,7 +121,8 @@ def _parts(rows: PartyRows) -> tuple[Places, ...]:
 
 
 def _proof(role: str, places: PartyRows, alignment: Alignment, ids: Ids) -> bytes:
-    """(32 bytes) keyed hash of the ids in the order of their uses; the counts tell one use from the next."""
+    """(32 bytes) keyed hash of the ids in the order of their uses; the counts tell one use from the
+    next."""
     spelt = dict(zip(ids.rows.tolist(), ids.values, strict=True))
     parts = _parts(places)
     values = [spelt[row] for row in alignment.rows[np.concatenate(parts)].tolist()]
@@ -159,7 +173,9 @@ class PassiveSide:
         verify(alignment, ids)
         places = unpack_uses(message, len(alignment.rows))
         if not hmac.compare_digest(message[:PROOF], _proof("active", places, alignment, ids)):
-            raise AlignmentError("the active party's digest does not fit the rows it names; align again")
+            raise AlignmentError(
+                "the active party's digest does not fit the rows it names; align again"
+            )
         self.pair.keep_uses(message)
         return _proof("passive", places, alignment, ids)
 
@@ -176,15 +192,19 @@ def align_pair(name: str, other: str, ids: Ids, minimum: int, ask: Ask) -> Align
 
 
 def send_uses(other: str, places: PartyRows, alignment: Alignment, ids: Ids, ask: Ask) -> bytes:
-    """The active party's side of step 4; the message, once the other party has proven that it holds the same."""
+    """The active party's side of step 4; the message, once the other party has proven that it holds
+    the same."""
     message = pack_uses(places, alignment, ids)
-    if not hmac.compare_digest(ask(other, USES, message), _proof("passive", places, alignment, ids)):
+    if not hmac.compare_digest(
+        ask(other, USES, message), _proof("passive", places, alignment, ids)
+    ):
         raise AlignmentError(f"{other} does not hold the same rows for the same uses; align again")
     return message
 
 
 def sharing(alignments: Sequence[Alignment | None], ids: Ids) -> Sharing:
-    """Who has which row of the active party's file, as places in the order of each pair; None shares nothing."""
+    """Who has which row of the active party's file, as places in the order of each pair; None
+    shares nothing."""
     place = np.full((len(alignments), ids.counts.input), -1, np.int64)
     for line, alignment in zip(place, alignments, strict=True):
         if alignment is not None:

@@ -2,9 +2,10 @@
 
     hash_n = SHA-256( hash_{n-1} || line_n without its hash ),     hash_{-1} = 64 zeros
 
-A line says who talked to whom, the message type, its bytes, the round and what was decided. It holds no id, label,
-embedding or file name; the fields are a closed list. Cutting lines off the end cannot be seen from the chain alone,
-so the newest hash is also kept in every checkpoint (`verify(..., head=...)`).
+A line says who talked to whom, the message type, its bytes, the round and what was decided. It
+holds no id, label, embedding or file name; the fields are a closed list. Cutting lines off the end
+cannot be seen from the chain alone, so the newest hash is also kept in every checkpoint
+(`verify(..., head=...)`).
 """
 
 import hashlib
@@ -31,7 +32,8 @@ class TamperedError(UserError):
 
 @dataclass
 class AuditLog:
-    """Appends to one file; opening it verifies what is there and sets a torn last line (a crash) aside."""
+    """Appends to one file; opening it verifies what is there and sets a torn last line (a crash)
+    aside."""
 
     path: Path
     count: int = 0
@@ -61,7 +63,9 @@ class AuditLog:
         before = self.path.stat().st_size if self.path.exists() else 0
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+            with open(
+                os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab"
+            ) as file:
                 file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
@@ -69,7 +73,9 @@ class AuditLog:
             with suppress(OSError):
                 os.truncate(self.path, before)  # half a line on a full disk
             short = f"it cannot write its audit log ({error.strerror})"
-            raise DiskError(f"cannot write the audit log {self.path}: {error.strerror}", short) from None
+            raise DiskError(
+                f"cannot write the audit log {self.path}: {error.strerror}", short
+            ) from None
 
     def _mend(self) -> None:
         """A crash can tear the last line only: keep the pieces in a file of their own."""
@@ -82,7 +88,8 @@ class AuditLog:
 
 
 def verify(path: Path, head: str | None = None) -> tuple[int, str]:
-    """(number of lines, newest hash) of an untouched log, else TamperedError; `head` must occur in the chain."""
+    """(number of lines, newest hash) of an untouched log, else TamperedError; `head` must occur in
+    the chain."""
     newest, seen, count = FIRST, {FIRST}, 0
     try:
         lines = path.read_text().splitlines()
@@ -96,10 +103,14 @@ def verify(path: Path, head: str | None = None) -> tuple[int, str]:
             raise TamperedError(f"{path}: line {count} is not a line of an audit log") from None
         newest = _hash(newest, line)
         if line.get("n") != count - 1 or claimed != newest:
-            raise TamperedError(f"{path}: line {count} was changed, or a line before it was dropped or moved")
+            raise TamperedError(
+                f"{path}: line {count} was changed, or a line before it was dropped or moved"
+            )
         seen.add(newest)
     if head is not None and head not in seen:
-        raise TamperedError(f"{path}: lines were cut off the end; a checkpoint knows of a later one")
+        raise TamperedError(
+            f"{path}: lines were cut off the end; a checkpoint knows of a later one"
+        )
     return count, newest
 
 

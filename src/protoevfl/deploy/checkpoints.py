@@ -1,8 +1,9 @@
-"""Checkpoints: one safetensors file per round, whole or not there at all, with its checksum in its header.
+"""Checkpoints: one safetensors file per round, whole or not there at all, with its checksum in its
+header.
 
-A round's file holds whatever tensors must outlive it and a small JSON header. The file is written beside its place,
-synced and renamed, so a crash or a full disk leaves the earlier rounds as they were; a file whose checksum does not
-fit is treated as missing. No file is ever unpickled.
+A round's file holds whatever tensors must outlive it and a small JSON header. The file is written
+beside its place, synced and renamed, so a crash or a full disk leaves the earlier rounds as they
+were; a file whose checksum does not fit is treated as missing. No file is ever unpickled.
 """
 
 import hashlib
@@ -39,7 +40,8 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class CheckpointStore:
-    """The checkpoints of one run at one party; `keep` rounds are kept, all of them where it is None."""
+    """The checkpoints of one run at one party; `keep` rounds are kept, all of them where it is
+    None."""
 
     folder: Path
     keep: int | None = 3
@@ -87,7 +89,11 @@ def party_state(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 def blob(data: bytes) -> Tensor:
     """Bytes as a tensor (n,), to be kept in a checkpoint."""
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
+    return (
+        torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        if data
+        else torch.zeros(0, dtype=torch.uint8)
+    )
 
 
 def unblob(tensor: Tensor) -> bytes:
@@ -111,7 +117,9 @@ def _encode(checkpoint: Checkpoint) -> bytes:
 
     facts = {"version": VERSION, "round": checkpoint.round, **checkpoint.header}
     header = json.dumps(facts, sort_keys=True)
-    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in checkpoint.tensors.items()}
+    tensors = {
+        name: t.detach().cpu().contiguous().clone() for name, t in checkpoint.tensors.items()
+    }
     data: bytes = save(tensors, metadata={"header": header, "sha256": digest(tensors, header)})
     return data
 

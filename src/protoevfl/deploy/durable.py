@@ -1,4 +1,5 @@
-"""Files that survive a crash: written beside their place, synced, renamed; a failed write leaves the old file."""
+"""Files that survive a crash: written beside their place, synced, renamed; a failed write leaves
+the old file."""
 
 import os
 from contextlib import suppress

@@ -2,9 +2,10 @@
 
     frame = b"PEV1" | header length (4 bytes) | header (JSON) | body (a message, see messages.py)
 
-The rounds of a run are numbered 1, 2, ... at each party. A party answers the next round; it repeats its stored answer
-when the same request of its last round comes again (a reconnect); everything else is a replay, a reorder or a
-gap and is refused. Who sent a frame is known from the sender's certificate; the header must agree with it.
+The rounds of a run are numbered 1, 2, ... at each party. A party answers the next round; it repeats
+its stored answer when the same request of its last round comes again (a reconnect); everything else
+is a replay, a reorder or a gap and is refused. Who sent a frame is known from the sender's
+certificate; the header must agree with it.
 """
 
 import hashlib
@@ -43,7 +44,11 @@ class Envelope:
 
 def pack(envelope: Envelope, body: bytes = b"") -> bytes:
     """The frame; the body's checksum is filled in."""
-    facts = {**asdict(envelope), "sha256": hashlib.sha256(body).hexdigest(), "missed": _spans(envelope.missed)}
+    facts = {
+        **asdict(envelope),
+        "sha256": hashlib.sha256(body).hexdigest(),
+        "missed": _spans(envelope.missed),
+    }
     header = json.dumps(facts, sort_keys=True).encode()
     if len(header) > MAX_HEADER:
         raise EnvelopeError(f"header of {len(header)} bytes, over the limit of {MAX_HEADER}")
@@ -97,7 +102,8 @@ def _spans(rounds: Sequence[int]) -> list[list[int]]:
 
 
 def _rounds(spans: Any) -> tuple[int, ...]:
-    """The inverse of `_spans`; ValueError or TypeError for anything else, before it takes memory."""
+    """The inverse of `_spans`; ValueError or TypeError for anything else, before it takes
+    memory."""
     if not all(_whole(first) and _whole(last) and first <= last for first, last in spans):
         raise ValueError("not spans")
     if sum(last - first + 1 for first, last in spans) > MAX_MISSED:
@@ -136,10 +142,16 @@ def place(envelope: Envelope, last: int, answered: str) -> Literal["new", "repea
     if envelope.round == last:
         if envelope.sha256 == answered:
             return "repeat"
-        raise EnvelopeError(f"round {last} was already answered for another request: replay refused")
+        raise EnvelopeError(
+            f"round {last} was already answered for another request: replay refused"
+        )
     if envelope.round < last:
-        raise EnvelopeError(f"round {envelope.round} came after round {last}: replay or reorder refused")
+        raise EnvelopeError(
+            f"round {envelope.round} came after round {last}: replay or reorder refused"
+        )
     if gap := sorted(set(range(last + 1, envelope.round)) - set(envelope.missed)):
         rounds = ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in _spans(gap)[:5])
-        raise EnvelopeError(f"round {envelope.round} came after round {last}: rounds {rounds} are not accounted for")
+        raise EnvelopeError(
+            f"round {envelope.round} came after round {last}: rounds {rounds} are not accounted for"
+        )
     return "new"

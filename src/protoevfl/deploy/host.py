@@ -1,9 +1,12 @@
-"""A party behind its border: every frame is checked, logged, answered once, and the answer is kept before it leaves.
+"""A party behind its border: every frame is checked, logged, answered once, and the answer is kept
+before it leaves.
 
-    frame -> who sent it? -> which run, round? -> allowed type? -> party -> checkpoint on disk -> reply
+    frame -> who sent it? -> which run, round? -> allowed type? -> party -> checkpoint on disk ->
+    reply
 
-A round that comes again is answered from the checkpoint, so a lost connection or a crash after the answer costs
-nothing and trains nothing twice. If the party fails in the middle, it goes back to its last checkpoint.
+A round that comes again is answered from the checkpoint, so a lost connection or a crash after the
+answer costs nothing and trains nothing twice. If the party fails in the middle, it goes back to its
+last checkpoint.
 """
 
 import json
@@ -17,7 +20,14 @@ from typing import Protocol
 from torch import Tensor
 
 from protoevfl.deploy.audit_log import AuditLog
-from protoevfl.deploy.checkpoints import REPLY, Checkpoint, CheckpointStore, blob, party_state, unblob
+from protoevfl.deploy.checkpoints import (
+    REPLY,
+    Checkpoint,
+    CheckpointStore,
+    blob,
+    party_state,
+    unblob,
+)
 from protoevfl.deploy.durable import DiskError
 from protoevfl.deploy.envelope import Envelope, EnvelopeError, pack, place, unpack
 from protoevfl.deploy.policy import Policy
@@ -82,7 +92,10 @@ class PartyHost:
 
     def _check_same_job(self) -> None:
         if self._found is not None and self._found.header.get("spec") != self.spec.digest():
-            raise RefusedError(f"run {self.spec.run} was begun with another specification; give the new run a new name")
+            raise RefusedError(
+                f"run {self.spec.run} was begun with another specification; give the new run a new "
+                "name"
+            )
 
     def answer(self, frame: bytes, caller: str) -> bytes:
         """The reply frame to a request frame of `caller` (its name as its certificate says)."""
@@ -114,7 +127,13 @@ class PartyHost:
 
     def _welcome(self, envelope: Envelope) -> bytes:
         self._check_same_job()
-        self.log.add("accepted", run=self.spec.run, peer=envelope.sender, decision="accepted", round=self.last)
+        self.log.add(
+            "accepted",
+            run=self.spec.run,
+            peer=envelope.sender,
+            decision="accepted",
+            round=self.last,
+        )
         aligned = self.aligner.digest if self.aligner is not None else ""
         facts = {"last": self.last, "head": self.log.head, "aligned": aligned}
         return pack(self._reply_header(envelope, "welcome"), json.dumps(facts).encode())
@@ -137,7 +156,9 @@ class PartyHost:
         if self.keep is None or latest is None:
             raise RefusedError("there is nothing to finish: this party has not been asked anything")
         self.keep(party_state(latest))
-        self.log.add("finished", run=self.spec.run, peer=envelope.sender, round=latest.round, decision="kept")
+        self.log.add(
+            "finished", run=self.spec.run, peer=envelope.sender, round=latest.round, decision="kept"
+        )
         return pack(self._reply_header(envelope, "finish"))
 
     def _request(self, envelope: Envelope, body: bytes) -> bytes:
@@ -162,7 +183,10 @@ class PartyHost:
             if kind not in self.policy.send or kind not in self.spec.up:
                 raise RefusedError(f"message type {kind} may not leave this party")
             if len(reply) > self.spec.max_bytes:
-                raise RefusedError(f"the answer of {len(reply):,} bytes is over the limit of {self.spec.max_bytes:,}")
+                raise RefusedError(
+                    f"the answer of {len(reply):,} bytes is over the limit of "
+                    f"{self.spec.max_bytes:,}"
+                )
             self._keep(envelope.round, envelope.sha256, reply)
         except Exception:
             found = self.store.latest()
@@ -191,24 +215,38 @@ class PartyHost:
         number = envelope.round if envelope else 0
         with suppress(DiskError):  # saying no needs no disk
             self.log.add(
-                "refused", run=self.spec.run, peer=caller, bytes=size, round=number, decision="refused", reason=reason
+                "refused",
+                run=self.spec.run,
+                peer=caller,
+                bytes=size,
+                round=number,
+                decision="refused",
+                reason=reason,
             )
         return refusal(self.spec, self.name, caller, number, reason)
 
     def _log(self, envelope: Envelope, event: str, kind: str, size: int, decision: str) -> None:
         self.log.add(
-            event, run=self.spec.run, peer=envelope.sender, type=kind, bytes=size, round=envelope.round,
+            event,
+            run=self.spec.run,
+            peer=envelope.sender,
+            type=kind,
+            bytes=size,
+            round=envelope.round,
             decision=decision,
-        )  # fmt: skip
+        )
 
 
 def refusal(spec: JobSpec, name: str, caller: str, number: int, reason: str) -> bytes:
     """The frame that says no."""
-    return pack(Envelope("refusal", spec.run, spec.digest(), name, caller, number, note=reason[:900]))
+    return pack(
+        Envelope("refusal", spec.run, spec.digest(), name, caller, number, note=reason[:900])
+    )
 
 
 def public(error: Exception) -> str:
-    """What the other side may know of an error: own refusals in full, anything else by its kind alone."""
+    """What the other side may know of an error: own refusals in full, anything else by its kind
+    alone."""
     if isinstance(error, EnvelopeError | RefusedError | MessageError):
         return str(error)
     logging.getLogger(__name__).error("the party failed", exc_info=error)

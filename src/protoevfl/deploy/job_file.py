@@ -26,7 +26,8 @@ wait_s = 3600                   # for a lost party to come back
 
 
 def read_job(path: Path, kit: Kit) -> JobSpec:
-    """The specification in `path`; the parties are all of the kit's project unless the file names some."""
+    """The specification in `path`; the parties are all of the kit's project unless the file names
+    some."""
     spec = checked(JobSpec, {"parties": list(kit.identity.parties), **read_toml(path)}, str(path))
     try:
         return complete(spec)
@@ -35,9 +36,11 @@ def read_job(path: Path, kit: Kit) -> JobSpec:
 
 
 def complete(spec: JobSpec) -> JobSpec:
-    """The specification with all that the parties must be told: the types of its messages, the preset's defences.
+    """The specification with all that the parties must be told: the types of its messages, the
+    preset's defences.
 
-    What job.toml says itself stays: [privacy] and "privacy.*" of [settings] come on top of the preset.
+    What job.toml says itself stays: [privacy] and "privacy.*" of [settings] come on top of the
+    preset.
     """
     from protoevfl.deploy.message_types import message_types
     from protoevfl.deploy.probe import Probe

@@ -1,4 +1,5 @@
-"""A kit: the folder that makes one machine the hub or a party of a project, and what this party adds to it.
+"""A kit: the folder that makes one machine the hub or a party of a project, and what this party
+adds to it.
 
 KIT/kit.json        who this is                          signed by the project's authority, checked at start
 KIT/startup, local  certificates and NVFlare settings    signed too
@@ -20,7 +21,8 @@ from protoevfl.errors import UserError
 from protoevfl.validation import read_toml
 
 SIGNED = ("kit.json", "startup", "local", "admin/startup", "admin/local")
-HUB_TEMPLATE = "hub-resources.json"  # NVFlare wants absolute paths; `settle` fills in where the hub's kit lies
+# NVFlare wants absolute paths; `settle` fills in where the hub's kit lies
+HUB_TEMPLATE = "hub-resources.json"
 FILLED_IN = "local/resources.json"
 
 
@@ -82,14 +84,17 @@ def settle(kit: Kit) -> None:
         try:
             path.write_text(template.read_text().replace("{kit}", str(kit.folder)))
         except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}; the hub needs a kit it can write to") from None
+            raise UserError(
+                f"cannot write {path}: {error.strerror}; the hub needs a kit it can write to"
+            ) from None
 
 
 # ---------------------------------------------------------------- the authority's signature
 
 
 def sign(folder: Path, root_key: Any) -> None:
-    """Writes manifest.json: a checksum of every file the party must not change, signed by the project's root key."""
+    """Writes manifest.json: a checksum of every file the party must not change, signed by the
+    project's root key."""
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding
 
@@ -113,13 +118,19 @@ def check(kit: Kit) -> None:
         pss = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.MAX_LENGTH)
         root.public_key().verify(signature, listing.encode(), pss, hashes.SHA256())
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{kit.folder} has no usable manifest.json; ask for the kit again") from None
+        raise UserError(
+            f"{kit.folder} has no usable manifest.json; ask for the kit again"
+        ) from None
     except InvalidSignature:
-        raise UserError(f"{kit.folder}: manifest.json is not signed by this project's authority") from None
+        raise UserError(
+            f"{kit.folder}: manifest.json is not signed by this project's authority"
+        ) from None
     expected, found = json.loads(listing), _listing(kit.folder)
     changed = sorted(n for n in expected.keys() | found.keys() if expected.get(n) != found.get(n))
     if changed:
-        raise UserError(f"{kit.folder}: {changed[0]} was changed after signing; ask for the kit again")
+        raise UserError(
+            f"{kit.folder}: {changed[0]} was changed after signing; ask for the kit again"
+        )
     for name in ("rootCA.pem", "server.crt" if kit.identity.role == "hub" else "client.crt"):
         _check_dates(kit, _certificate(kit.folder / "startup" / name), name)
 
@@ -127,7 +138,9 @@ def check(kit: Kit) -> None:
 def expiry(kit: Kit) -> datetime:
     """When the kit's first certificate runs out."""
     names = ("rootCA.pem", "server.crt" if kit.identity.role == "hub" else "client.crt")
-    ends: list[datetime] = [_certificate(kit.folder / "startup" / n).not_valid_after_utc for n in names]
+    ends: list[datetime] = [
+        _certificate(kit.folder / "startup" / n).not_valid_after_utc for n in names
+    ]
     return min(ends)
 
 
@@ -135,9 +148,14 @@ def _check_dates(kit: Kit, certificate: Any, name: str) -> None:
     now = datetime.now(UTC)
     if now > certificate.not_valid_after_utc:
         day = certificate.not_valid_after_utc.date()
-        raise UserError(f"certificate {name} of {kit.name} expired on {day}; ask for a new kit (`provision --renew`)")
+        raise UserError(
+            f"certificate {name} of {kit.name} expired on {day}; ask for a new kit (`provision "
+            "--renew`)"
+        )
     if now < certificate.not_valid_before_utc:
-        raise UserError(f"certificate {name} of {kit.name} is not valid yet; is this machine's clock right?")
+        raise UserError(
+            f"certificate {name} of {kit.name} is not valid yet; is this machine's clock right?"
+        )
 
 
 def _certificate(path: Path) -> Any:
@@ -156,4 +174,6 @@ def _listing(folder: Path) -> dict[str, str]:
         found += [p for p in sorted((folder / name).rglob("*")) if p.is_file()]
     if (folder / "local" / HUB_TEMPLATE).exists():
         found = [p for p in found if p != folder / FILLED_IN]
-    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+    return {
+        p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in found
+    }

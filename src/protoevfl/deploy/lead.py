@@ -1,8 +1,9 @@
-"""The active party's side: an engine that asks other companies, waits, goes on without them or stops, forgets nothing.
+"""The active party's side: an engine that asks other companies, waits, goes on without them or
+stops, forgets nothing.
 
-Every exchange is written to a journal before the method sees it. After a crash the method simply starts again: the
-journal answers the exchanges that were done (the request must be the same, bit for bit) and the parties answer the
-rest, so a resumed run is the uninterrupted run.
+Every exchange is written to a journal before the method sees it. After a crash the method simply
+starts again: the journal answers the exchanges that were done (the request must be the same, bit
+for bit) and the parties answer the rest, so a resumed run is the uninterrupted run.
 """
 
 import hashlib
@@ -36,9 +37,12 @@ class PartyRefusedError(UserError):
 
 
 def canonical(data: bytes) -> bytes:
-    """The same safetensors bytes with the header's entries sorted: equal messages become equal bytes."""
+    """The same safetensors bytes with the header's entries sorted: equal messages become equal
+    bytes."""
     length = int.from_bytes(data[:8], "little")
-    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
+    header = json.dumps(
+        json.loads(data[8 : 8 + length]), sort_keys=True, separators=(",", ":")
+    ).encode()
     header += b" " * (-len(header) % 8)
     return len(header).to_bytes(8, "little") + header + data[8 + length :]
 
@@ -62,8 +66,10 @@ class Lead:
     def __post_init__(self) -> None:
         self.round = 0
         self.seconds: list[float] = []  # of each exchange
-        self.missed: dict[str, list[int]] = {name: [] for name in self.spec.parties}  # asked, and no answer
-        self.unasked: dict[str, list[int]] = {name: [] for name in self.spec.parties}  # since its last answer
+        # asked, and no answer
+        self.missed: dict[str, list[int]] = {name: [] for name in self.spec.parties}
+        # since its last answer
+        self.unasked: dict[str, list[int]] = {name: [] for name in self.spec.parties}
         self.heads: dict[str, str] = {}  # of the parties' audit logs
         self.aligned: dict[str, str] = {}  # keyed hash of each party's common rows
         self.pool = ThreadPoolExecutor(len(self.spec.parties), thread_name_prefix="ask")
@@ -84,7 +90,8 @@ class Lead:
                 self.heads[name], self.aligned[name] = str(facts["head"]), str(facts["aligned"])
 
     def align(self, name: str, step: int, message: bytes) -> bytes:
-        """One alignment message and its answer; not kept, for alignment starts again after a crash."""
+        """One alignment message and its answer; not kept, for alignment starts again after a
+        crash."""
         header = replace(self._header("align", name, ()), round=step)
         self._log(name, "request", f"Alignment{step}", len(message), "sent")
         answer = self._ask_all({name: pack(header, message)}, step)[name]
@@ -93,17 +100,23 @@ class Lead:
         return answer
 
     def finish(self) -> None:
-        """Training is over: every party keeps what it has learnt. One that is away does so when it is next asked."""
+        """Training is over: every party keeps what it has learnt. One that is away does so when it
+        is next asked."""
         frames = {n: pack(self._header("finish", n, ())) for n in self.spec.parties}
         for name, answer in self._ask_all(frames).items():
             if isinstance(answer, PartyError):
                 self._log(name, "lost", "", 0, "later", answer.reason)
 
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+    def exchange(
+        self, requests: Mapping[Address, Message]
+    ) -> Mapping[Address, Message | PartyError]:
         """One round: from the journal if it was done before, else from the parties."""
         self.round += 1
         start = time.perf_counter()
-        bodies = {self.spec.parties[party]: canonical(encode(message)) for (_, party), message in requests.items()}
+        bodies = {
+            self.spec.parties[party]: canonical(encode(message))
+            for (_, party), message in requests.items()
+        }
         done = self._from_journal(bodies)
         answers = done if done is not None else self._from_parties(bodies)
         for name in self.spec.parties:
@@ -114,11 +127,17 @@ class Lead:
             else:
                 self.missed[name], self.unasked[name] = [], []
         self.seconds.append(time.perf_counter() - start)
-        self.watch(self.round, {n: a.reason for n, a in answers.items() if isinstance(a, PartyError)})
+        self.watch(
+            self.round, {n: a.reason for n, a in answers.items() if isinstance(a, PartyError)}
+        )
         return {a: self._decoded(answers[self.spec.parties[a[1]]]) for a in requests}
 
     def _decoded(self, answer: bytes | PartyError) -> Message | PartyError:
-        return answer if isinstance(answer, PartyError) else decode(answer, self.dims, self.spec.max_bytes)
+        return (
+            answer
+            if isinstance(answer, PartyError)
+            else decode(answer, self.dims, self.spec.max_bytes)
+        )
 
     # ------------------------------------------------------------ the journal
 
@@ -128,17 +147,24 @@ class Lead:
         entry = self.journal.load(self.round)
         if entry.header["spec"] != self.spec.digest():
             raise UserError(
-                f"run {self.spec.run} was begun with another specification; give the changed run a new name"
+                f"run {self.spec.run} was begun with another specification; give the changed run a "
+                "new name"
             )
         if entry.header["asked"] != {n: hashlib.sha256(b).hexdigest() for n, b in bodies.items()}:
             raise UserError(
-                f"round {self.round} of run {self.spec.run} does not repeat exactly on this machine; it cannot be "
+                f"round {self.round} of run {self.spec.run} does not repeat exactly on this "
+                "machine; it cannot be "
                 "resumed here (another version, machine or thread count?)"
             )
-        lost = {n: PartyError(self.spec.parties.index(n), why) for n, why in dict(entry.header["lost"]).items()}
+        lost = {
+            n: PartyError(self.spec.parties.index(n), why)
+            for n, why in dict(entry.header["lost"]).items()
+        }
         return {**{n: unblob(t) for n, t in entry.tensors.items()}, **lost}
 
-    def _write(self, bodies: Mapping[str, bytes], answers: Mapping[str, bytes | PartyError]) -> None:
+    def _write(
+        self, bodies: Mapping[str, bytes], answers: Mapping[str, bytes | PartyError]
+    ) -> None:
         tensors = {n: blob(a) for n, a in answers.items() if not isinstance(a, PartyError)}
         lost = {n: a.reason for n, a in answers.items() if isinstance(a, PartyError)}
         asked = {n: hashlib.sha256(b).hexdigest() for n, b in bodies.items()}
@@ -149,10 +175,14 @@ class Lead:
 
     def _from_parties(self, bodies: Mapping[str, bytes]) -> dict[str, bytes | PartyError]:
         if self.round > self.spec.rounds:
-            raise UserError(f"the method asks for more than the {self.spec.rounds} rounds that were agreed on")
+            raise UserError(
+                f"the method asks for more than the {self.spec.rounds} rounds that were agreed on"
+            )
         for body in bodies.values():
             if message_type(body) not in self.spec.down:
-                raise UserError(f"{message_type(body)} is not among the message types that were agreed on")
+                raise UserError(
+                    f"{message_type(body)} is not among the message types that were agreed on"
+                )
         without = {n: tuple(sorted(self.missed[n] + self.unasked[n])) for n in bodies}
         frames = {n: pack(self._header("request", n, without[n]), b) for n, b in bodies.items()}
         for name, body in bodies.items():
@@ -165,14 +195,26 @@ class Lead:
         return answers
 
     def _lost(self, name: str, reason: str) -> None:
-        self.log.add("lost", run=self.spec.run, peer=name, round=self.round, decision=self.spec.on_party_loss,
-                     reason=reason)  # fmt: skip
+        self.log.add(
+            "lost",
+            run=self.spec.run,
+            peer=name,
+            round=self.round,
+            decision=self.spec.on_party_loss,
+            reason=reason,
+        )
         if self.spec.on_party_loss != "skip" or name == self.spec.active:
             raise PartyLostError(f"party {name} did not answer in round {self.round}: {reason}")
 
-    def _ask_all(self, frames: Mapping[str, bytes], number: int | None = None) -> dict[str, bytes | PartyError]:
+    def _ask_all(
+        self, frames: Mapping[str, bytes], number: int | None = None
+    ) -> dict[str, bytes | PartyError]:
         number = self.round if number is None else number
-        away = {n: PartyError(self.spec.parties.index(n), "away in this attempt") for n in frames if n in self.absent}
+        away = {
+            n: PartyError(self.spec.parties.index(n), "away in this attempt")
+            for n in frames
+            if n in self.absent
+        }
         asked: dict[str, Future[bytes]] = {
             n: self.pool.submit(self._ask, n, f, number) for n, f in frames.items() if n not in away
         }
@@ -185,15 +227,21 @@ class Lead:
         return answers
 
     def _ask(self, name: str, frame: bytes, number: int) -> bytes:
-        """The body of the party's answer. Asked again (the party answers a round once) until the deadline."""
-        patience = self.spec.deadline_s + (self.spec.wait_s if self.spec.on_party_loss == "wait" else 0.0)
-        if self.missed[name]:  # with "skip": it did not answer the last round, so do not hold up this one for long
+        """The body of the party's answer. Asked again (the party answers a round once) until the
+        deadline."""
+        patience = self.spec.deadline_s + (
+            self.spec.wait_s if self.spec.on_party_loss == "wait" else 0.0
+        )
+        # with "skip": it did not answer the last round, so do not hold up this one for long
+        if self.missed[name]:
             patience = min(patience, MISSED_S)
         end = time.monotonic() + patience
         while True:
             left = end - time.monotonic()
             try:
-                return self._answer(name, self.send(name, frame, max(0.1, min(left, self.spec.deadline_s))), number)
+                return self._answer(
+                    name, self.send(name, frame, max(0.1, min(left, self.spec.deadline_s))), number
+                )
             except LostError as error:
                 reason = str(error)
             if time.monotonic() + RETRY_S >= end:
@@ -205,14 +253,18 @@ class Lead:
             envelope, body = unpack(frame, self.spec.max_bytes)
         except EnvelopeError as error:
             self._log(name, "reply", "", len(frame), "refused", str(error))
-            raise PartyRefusedError(f"party {name} sent an answer that cannot be used: {error}") from None
+            raise PartyRefusedError(
+                f"party {name} sent an answer that cannot be used: {error}"
+            ) from None
         if envelope.kind == "refusal":
             self._log(name, "reply", "", len(frame), "refused", envelope.note)
             raise PartyRefusedError(f"party {name} refused round {number}: {envelope.note}")
         expected = (name, self.spec.active, self.spec.run, self.spec.digest(), number)
         if (envelope.sender, envelope.to, envelope.run, envelope.spec, envelope.round) != expected:
             self._log(name, "reply", "", len(frame), "refused", "not the answer to this request")
-            raise PartyRefusedError(f"party {name} sent an answer to another request (replay or reorder refused)")
+            raise PartyRefusedError(
+                f"party {name} sent an answer to another request (replay or reorder refused)"
+            )
         if envelope.kind == "reply":
             self._check_body(name, body)
         return body
@@ -225,13 +277,25 @@ class Lead:
             decode(body, self.dims, self.spec.max_bytes)
         except MessageError as error:
             self._log(name, "reply", "", len(body), "refused", str(error))
-            raise PartyRefusedError(f"party {name} sent an answer that cannot be used: {error}") from None
+            raise PartyRefusedError(
+                f"party {name} sent an answer that cannot be used: {error}"
+            ) from None
         self._log(name, "reply", kind, len(body), "accepted")
 
     def _header(self, kind: str, to: str, missed: tuple[int, ...]) -> Envelope:
         empty = Envelope(kind, self.spec.run, self.spec.digest(), self.spec.active, to, self.round)
         return replace(empty, missed=missed)
 
-    def _log(self, peer: str, event: str, kind: str, size: int, decision: str, reason: str = "") -> None:
-        self.log.add(event, run=self.spec.run, peer=peer, type=kind, bytes=size, round=self.round, decision=decision,
-                     reason=reason)  # fmt: skip
+    def _log(
+        self, peer: str, event: str, kind: str, size: int, decision: str, reason: str = ""
+    ) -> None:
+        self.log.add(
+            event,
+            run=self.spec.run,
+            peer=peer,
+            type=kind,
+            bytes=size,
+            round=self.round,
+            decision=decision,
+            reason=reason,
+        )

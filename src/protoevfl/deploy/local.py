@@ -1,4 +1,5 @@
-"""What a site does with its own files: the party it runs, what it keeps of it, and the active party's side."""
+"""What a site does with its own files: the party it runs, what it keeps of it, and the active
+party's side."""
 
 import io
 import secrets
@@ -42,7 +43,8 @@ DRAFT = "draft"  # folder: what is kept of the party, before it has learnt anyth
 
 @dataclass
 class LocalParty:
-    """A `Party` that speaks bytes: what comes in is checked before use, what goes out passes the party's guard."""
+    """A `Party` that speaks bytes: what comes in is checked before use, what goes out passes the
+    party's guard."""
 
     party: Party
     dims: Mapping[str, int]
@@ -108,7 +110,11 @@ class Local:
 
     def aligner(self) -> PassiveSide | None:
         """Answers while the parties align; the active party asks, and needs none."""
-        return PassiveSide(self.kit.name, self.source, self.pair) if self.own_data and self.index else None
+        return (
+            PassiveSide(self.kit.name, self.source, self.pair)
+            if self.own_data and self.index
+            else None
+        )
 
     @cached_property
     def active(self) -> ActiveSide:
@@ -125,7 +131,9 @@ class Local:
     def party(self) -> LocalParty:
         """This site's party: fresh, or for a prediction as training left it, with new rows."""
         party = self._predicting() if self.predicts else self._learning()
-        return LocalParty(party, {"classes": self.spec.classes}, self.spec.max_bytes, self._party_guard())
+        return LocalParty(
+            party, {"classes": self.spec.classes}, self.spec.max_bytes, self._party_guard()
+        )
 
     def _learning(self) -> Party:
         method = self.method()
@@ -135,7 +143,9 @@ class Local:
         part = self.part()
         party = Party(method, part.table, key)
         on_bad_ids = self.file.config.on_bad_ids
-        draft = stored_party(part, self.index, self.file.rules, on_bad_ids, method, self.privacy, party.state())
+        draft = stored_party(
+            part, self.index, self.file.rules, on_bad_ids, method, self.privacy, party.state()
+        )
         with integrity.whole(self.folder / DRAFT) as beside:
             draft.save(beside)
         return party
@@ -147,7 +157,9 @@ class Local:
         ids = self.file.ids()
         rows, alignment = self.pair.rows(ids), self.pair.load()
         config, notes = self.file.config, list[str]()
-        return prepare_party(self.file.file, rows, alignment, ids.counts.input, config.pool, self.spec.seed, notes)
+        return prepare_party(
+            self.file.file, rows, alignment, ids.counts.input, config.pool, self.spec.seed, notes
+        )
 
     def _predicting(self) -> Party:
         source = self.source()
@@ -172,7 +184,8 @@ class Local:
         return Ledger(self.privacy.epsilon, self.privacy.delta, self.base_folder / "ledger.json")
 
     def _secret(self) -> bytes:
-        """The key of this site's noise: made once per run, readable by this user alone, never sent."""
+        """The key of this site's noise: made once per run, readable by this user alone, never
+        sent."""
         path = self.base_folder / "noise.key"
         if not path.exists():
             durable.write(path, secrets.token_bytes(32))
@@ -189,7 +202,11 @@ class Local:
         self._keep(owner, owner.method)
 
     def _keep(self, part: StoredParty | StoredOwner, method: Method) -> None:
-        facts = {"method": method_facts(method), "privacy": asdict(self.privacy), "seed": self.spec.seed}
+        facts = {
+            "method": method_facts(method),
+            "privacy": asdict(self.privacy),
+            "seed": self.spec.seed,
+        }
         add_to_run(self.base_folder, self.spec.parties, part, facts)
 
     def stored_party(self) -> StoredParty:
@@ -203,7 +220,9 @@ class Local:
 
     def stored_owner(self) -> StoredOwner:
         if not own_file(self.base_folder, OWNER).is_file():
-            raise UserError(f"run {self.spec.base} was not finished; resume it before predicting with it")
+            raise UserError(
+                f"run {self.spec.base} was not finished; resume it before predicting with it"
+            )
         return StoredOwner.load(self.base_folder / OWNER)
 
     # ------------------------------------------------------------ the active party
@@ -218,12 +237,21 @@ class Local:
         world = self.active.world
         classes = len(world.classes)
         return owner_of(
-            self.method(), world.labels, classes, parties, self.spec.seed, world.unseen, world.own, world.further
+            self.method(),
+            world.labels,
+            classes,
+            parties,
+            self.spec.seed,
+            world.unseen,
+            world.own,
+            world.further,
         )
 
     def owner_guard(self, labels: Tensor) -> OwnerGuard:
         """`labels` (N_a,) of the rows that all parties share."""
-        return OwnerGuard(self.privacy, labels, self.spec.classes, SecretNoise(self._secret()), self._ledger())
+        return OwnerGuard(
+            self.privacy, labels, self.spec.classes, SecretNoise(self._secret()), self._ledger()
+        )
 
     def write_probabilities(self, probabilities: Tensor) -> None:
         """predictions.safetensors."""
@@ -241,10 +269,15 @@ class Local:
         durable.write(path, text.getvalue())
 
     def _demo(self) -> Any:
-        """A public data set cut into parties, for trying a deployment out: every site takes its own part only."""
+        """A public data set cut into parties, for trying a deployment out: every site takes its own
+        part only."""
         from protoevfl.bench.run import RunConfig, prepare
 
-        facts = {**self.config["demo"], "parties": len(self.spec.parties), "method": self.spec.method}
+        facts = {
+            **self.config["demo"],
+            "parties": len(self.spec.parties),
+            "method": self.spec.method,
+        }
         try:
             return prepare(RunConfig(**facts, preset=self.spec.preset), self.spec.seed, "cpu")
         except TypeError as error:

@@ -13,7 +13,8 @@ Names = tuple[str, ...]
 
 
 def _exchanges(name: str) -> object:
-    """The types a method declares, or the property that says them: something true where others are asked."""
+    """The types a method declares, or the property that says them: something true where others are
+    asked."""
     declaring: Any = method_class(name)
     return declaring.exchanges
 
@@ -24,11 +25,16 @@ def deployable() -> Names:
 
 
 def message_types(
-    name: str, preset: str = "default", settings: Mapping[str, Any] | None = None, task: str = "train"
+    name: str,
+    preset: str = "default",
+    settings: Mapping[str, Any] | None = None,
+    task: str = "train",
 ) -> tuple[Names, Names]:
     """Names of the types that go (down, up) in a job of this method, preset and settings."""
     if name not in deployable():
-        raise UserError(f"method {name!r} cannot be run between companies; these can: {', '.join(deployable())}")
+        raise UserError(
+            f"method {name!r} cannot be run between companies; these can: {', '.join(deployable())}"
+        )
     is_probe = name == probe.Probe.name
     given = settings or {}
     method: Method = probe.make(given) if is_probe else build(name, preset, "table", given)

@@ -1,4 +1,5 @@
-"""This party's own files, as its party.toml names them: to learn from, and of new rows. Nothing here is sent."""
+"""This party's own files, as its party.toml names them: to learn from, and of new rows. Nothing
+here is sent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,7 +14,14 @@ from protoevfl.pipeline.prepare import Places, read_ids
 from protoevfl.rows.encoders import encode_rows
 from protoevfl.rows.files import count_rows, require_columns, scan
 from protoevfl.rows.ids import IdRules, Ids
-from protoevfl.settings.config import BAD_IDS, FileConfig, LabelConfig, PartyConfig, PartyFile, resolve_file
+from protoevfl.settings.config import (
+    BAD_IDS,
+    FileConfig,
+    LabelConfig,
+    PartyConfig,
+    PartyFile,
+    resolve_file,
+)
 from protoevfl.validation import NAMES, TEXT, Between, checked
 
 
@@ -21,13 +29,17 @@ from protoevfl.validation import NAMES, TEXT, Between, checked
 class PartyFileConfig(FileConfig):
     """party.toml."""
 
-    label: TEXT | None = None  # column of the label, active party only; rows without a label are predicted
+    # column of the label, active party only; rows without a label are predicted
+    label: TEXT | None = None
     classes: NAMES = ()  # all classes, where some have no labelled row; else those that occur
-    test: Annotated[float, Between(0, 0.9)] = 0.2  # active party: share of the aligned rows kept aside to measure on
+    # active party: share of the aligned rows kept aside to measure on
+    test: Annotated[float, Between(0, 0.9)] = 0.2
     pool: Annotated[int, Between(0)] = 100_000  # most unaligned rows to train the extractor on
     casefold: bool = False  # true: "Ab1" and "AB1" are the same customer
-    minimum: Annotated[int, Between(1)] = 50  # refuse to go on with fewer rows in common with the other side
-    on_bad_ids: Annotated[str, BAD_IDS] = "refuse"  # drop: leave out rows whose id is missing or repeated
+    # refuse to go on with fewer rows in common with the other side
+    minimum: Annotated[int, Between(1)] = 50
+    # drop: leave out rows whose id is missing or repeated
+    on_bad_ids: Annotated[str, BAD_IDS] = "refuse"
     predict_file: Path | None = None  # new rows, for `protoevfl deploy predict`
 
 
@@ -62,7 +74,9 @@ class OwnFile:
     def label(self) -> LabelConfig:
         """At the active party: where the labels are."""
         if self.config.label is None:
-            raise UserError("party.toml: the active party says which column is the label: label = ...")
+            raise UserError(
+                "party.toml: the active party says which column is the label: label = ..."
+            )
         return LabelConfig(self.file.config.name, self.config.label, self.config.classes)
 
     def ids(self) -> Ids:
@@ -71,7 +85,8 @@ class OwnFile:
 
 @dataclass(frozen=True)
 class NewRows:
-    """Rows to be predicted, read with what training left behind: the file it learnt from is not needed."""
+    """Rows to be predicted, read with what training left behind: the file it learnt from is not
+    needed."""
 
     path: Path
     party: StoredParty
@@ -87,7 +102,9 @@ class NewRows:
         return cls(path, party)
 
     def ids(self) -> Ids:
-        return read_ids(self.path, self.party.id_columns, self.party.id_rules, self.party.on_bad_ids)
+        return read_ids(
+            self.path, self.party.id_columns, self.party.id_rules, self.party.on_bad_ids
+        )
 
     def encoded(self, rows: Places) -> Tensor:
         """These rows of the file, in this order, as the trained party takes them."""

@@ -1,4 +1,5 @@
-"""A party's own rules for jobs, in `policy.toml` of its kit: what it takes part in is decided here and nowhere else."""
+"""A party's own rules for jobs, in `policy.toml` of its kit: what it takes part in is decided here
+and nowhere else."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,9 +36,11 @@ class Policy:
     methods: NAMES = ("proto_evfl", "probe")  # probe sends made-up numbers, to try the connection
     presets: NAMES = ("default",)  # of these methods
     max_rounds: Annotated[int, Between(0)] = 200  # most exchanges of one job
-    send: NAMES = ("Done", "Embeddings", "Learned", "Statistics")  # message types that may leave this party
+    # message types that may leave this party
+    send: NAMES = ("Done", "Embeddings", "Learned", "Statistics")
     # the answer to SendFeatures tells the columns of shared rows nearly exactly
-    receive: NAMES = ("WarmUp", "SendFeatures", "Embed", "Learn", "Describe")  # message types it answers
+    # message types it answers
+    receive: NAMES = ("WarmUp", "SendFeatures", "Embed", "Learn", "Describe")
     max_message_mb: Annotated[int, Between(0)] = 256  # of one message
     require_privacy: bool = False  # true: jobs without a privacy budget are refused
     max_epsilon: Annotated[float, Between(0, 1e9)] = 8.0  # largest privacy budget accepted
@@ -52,17 +55,47 @@ class Policy:
     def objections(self, spec: JobSpec) -> list[str]:
         """Why this party will not take part; empty when it will."""
         rules = [
-            (spec.active == self.active, f"only {self.active} may lead jobs here, not {spec.active}"),
-            (spec.method in self.methods, f"method {spec.method} is not among {_names(self.methods)}"),
-            (spec.preset in self.presets, f"preset {spec.preset} is not among {_names(self.presets)}"),
-            (spec.rounds <= self.max_rounds, f"{spec.rounds} rounds, at most {self.max_rounds} accepted"),
-            (set(spec.up) <= set(self.send), f"it would send {_names(set(spec.up) - set(self.send))}"),
-            (set(spec.down) <= set(self.receive), f"it would receive {_names(set(spec.down) - set(self.receive))}"),
-            (spec.max_bytes <= self.max_message_mb << 20, f"messages above {self.max_message_mb} MB"),
+            (
+                spec.active == self.active,
+                f"only {self.active} may lead jobs here, not {spec.active}",
+            ),
+            (
+                spec.method in self.methods,
+                f"method {spec.method} is not among {_names(self.methods)}",
+            ),
+            (
+                spec.preset in self.presets,
+                f"preset {spec.preset} is not among {_names(self.presets)}",
+            ),
+            (
+                spec.rounds <= self.max_rounds,
+                f"{spec.rounds} rounds, at most {self.max_rounds} accepted",
+            ),
+            (
+                set(spec.up) <= set(self.send),
+                f"it would send {_names(set(spec.up) - set(self.send))}",
+            ),
+            (
+                set(spec.down) <= set(self.receive),
+                f"it would receive {_names(set(spec.down) - set(self.receive))}",
+            ),
+            (
+                spec.max_bytes <= self.max_message_mb << 20,
+                f"messages above {self.max_message_mb} MB",
+            ),
             (spec.epsilon is not None or not self.require_privacy, "the job has no privacy budget"),
-            (spec.epsilon is None or spec.epsilon <= self.max_epsilon, f"a budget above epsilon {self.max_epsilon:g}"),
-            (spec.on_party_loss != "skip" or self.allow_skip, "the run may go on without this party"),
-            (not self.approved_only or spec.digest() in self.approved, f"job {spec.digest()[:12]} is not yet approved"),
+            (
+                spec.epsilon is None or spec.epsilon <= self.max_epsilon,
+                f"a budget above epsilon {self.max_epsilon:g}",
+            ),
+            (
+                spec.on_party_loss != "skip" or self.allow_skip,
+                "the run may go on without this party",
+            ),
+            (
+                not self.approved_only or spec.digest() in self.approved,
+                f"job {spec.digest()[:12]} is not yet approved",
+            ),
         ]
         return [text for good, text in rules if not good]
 

@@ -1,10 +1,11 @@
-"""A method that trains nothing: it sends numbers to and fro, to try out a deployment and measure its connection.
+"""A method that trains nothing: it sends numbers to and fro, to try out a deployment and measure
+its connection.
 
     party:   x_t = x_{t-1} / 2 + mean(request) + noise(key, t),   replies x_t spread over rows x width numbers
     owner:   the next request is the mean of all replies
 
-No data of the party is used. The result depends on every reply of every round, so a lost, repeated or changed round
-shows in it; the tests of the fault campaign compare it bit for bit.
+No data of the party is used. The result depends on every reply of every round, so a lost, repeated
+or changed round shows in it; the tests of the fault campaign compare it bit for bit.
 """
 
 import time
@@ -56,8 +57,13 @@ class Probe:
         told, kept = torch.zeros(owner.classes), []
         blank = torch.zeros(owner.classes, 1)
         for t in range(self.rounds):
-            replies = yield {m: Learn(t, blank, torch.ones(owner.classes), told) for m in owner.parties}
-            got = torch.stack([_one(replies[m]) if m in replies else torch.zeros(()) for m in owner.parties])  # (M,)
+            replies = yield {
+                m: Learn(t, blank, torch.ones(owner.classes), told) for m in owner.parties
+            }
+            # (M,)
+            got = torch.stack(
+                [_one(replies[m]) if m in replies else torch.zeros(()) for m in owner.parties]
+            )
             told = got.mean().expand(owner.classes).clone()
             kept.append(got)
             yield Report("probe", t + 1, self.rounds)
@@ -65,7 +71,9 @@ class Probe:
 
     def predict(self, owner: LabelOwner, present: tuple[int, ...]) -> Asking:
         replies = yield {m: Embed("query") for m in owner.parties if m in present}
-        last = torch.stack([_one(replies[m]) if m in replies else torch.zeros(()) for m in owner.parties])
+        last = torch.stack(
+            [_one(replies[m]) if m in replies else torch.zeros(()) for m in owner.parties]
+        )
         return torch.cat([owner.memory["probe"], last[None]])
 
 
@@ -88,4 +96,6 @@ def table(name: str) -> PartyTable:
 
 
 def owner(parties: int, seed: int) -> LabelOwner:
-    return LabelOwner(torch.zeros(1, dtype=torch.int64), 2, tuple(range(parties)), rnd.key(seed, "owner"))
+    return LabelOwner(
+        torch.zeros(1, dtype=torch.int64), 2, tuple(range(parties)), rnd.key(seed, "owner")
+    )

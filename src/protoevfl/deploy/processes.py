@@ -1,4 +1,5 @@
-"""Starting, watching and stopping the processes of a kit; every process found is one this kit started."""
+"""Starting, watching and stopping the processes of a kit; every process found is one this kit
+started."""
 
 import json
 import os
@@ -56,7 +57,9 @@ def run(opened: Kit) -> int:
 def _spawn(opened: Kit) -> "subprocess.Popen[bytes]":
     kit.check(opened)
     if status(opened).running:
-        raise UserError(f"{opened.name} is already running; stop it first with `protoevfl deploy stop`")
+        raise UserError(
+            f"{opened.name} is already running; stop it first with `protoevfl deploy stop`"
+        )
     os_process.end(os_process.of_folder(opened.folder), 0)  # workers that outlived a killed parent
     if opened.identity.role == "hub":
         _check_port(opened)
@@ -66,13 +69,22 @@ def _spawn(opened: Kit) -> "subprocess.Popen[bytes]":
         log.parent.mkdir(exist_ok=True)
         output = log.open("ab")
     except OSError as error:
-        raise UserError(f"cannot write {log}: {error.strerror}; the kit must lie on a disk with room for it") from None
-    arguments = nvflare.command(opened.identity.role, opened.folder, opened.name, opened.identity.org)
+        raise UserError(
+            f"cannot write {log}: {error.strerror}; the kit must lie on a disk with room for it"
+        ) from None
+    arguments = nvflare.command(
+        opened.identity.role, opened.folder, opened.name, opened.identity.org
+    )
     with output:
         process = subprocess.Popen(
-            [sys.executable, *arguments], cwd=opened.folder, stdout=output, stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL, start_new_session=True, env=_environment(),
-        )  # fmt: skip
+            [sys.executable, *arguments],
+            cwd=opened.folder,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=_environment(),
+        )
     facts = {"pid": process.pid, "born": os_process.born(process.pid)}
     try:
         durable.write(opened.folder / "process.json", json.dumps(facts).encode())
@@ -96,25 +108,38 @@ def _check_port(opened: Kit) -> None:
         try:
             probe.bind(("", port))
         except OSError as error:
-            raise UserError(f"port {port} cannot be used: {error.strerror}; is another hub running?") from None
+            raise UserError(
+                f"port {port} cannot be used: {error.strerror}; is another hub running?"
+            ) from None
 
 
-def _wait_ready(opened: Kit, process: "subprocess.Popen[bytes]", seconds: float, before: int) -> None:
+def _wait_ready(
+    opened: Kit, process: "subprocess.Popen[bytes]", seconds: float, before: int
+) -> None:
     """Until the log, from byte `before` on, or the port says so."""
     log = log_path(opened)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         text = _tail(log, before)
         if process.poll() is not None:
-            raise UserError(f"{opened.name} stopped at once: {_why(text) or 'no reason given'}; see {log}")
+            raise UserError(
+                f"{opened.name} stopped at once: {_why(text) or 'no reason given'}; see {log}"
+            )
         if opened.identity.role == "hub" and _listens(opened):
             return
         if _JOINED in text:
             return
         time.sleep(0.2)
-    reason = _dial(opened) or _why(_tail(log, before)) or "its port answers, but nothing comes back; see its log"
+    reason = (
+        _dial(opened)
+        or _why(_tail(log, before))
+        or "its port answers, but nothing comes back; see its log"
+    )
     stop(opened)
-    raise UserError(f"{opened.name} did not join the hub at {opened.identity.hub} within {seconds:g} s: {reason}")
+    raise UserError(
+        f"{opened.name} did not join the hub at {opened.identity.hub} within {seconds:g} s: "
+        f"{reason}"
+    )
 
 
 def _listens(opened: Kit) -> bool:
@@ -131,7 +156,10 @@ _REASONS = (
     ("certificate expired", "the hub says this certificate has expired"),
     ("unknown ca", "the hub does not know this kit's authority"),
     ("not on the list", "the hub does not list this party"),
-    ("unauthenticated", "the hub refused this party: it is not on its list, or its certificate is another's"),
+    (
+        "unauthenticated",
+        "the hub refused this party: it is not on its list, or its certificate is another's",
+    ),
     ("requires identity", "the certificate belongs to another party"),
     ("Cannot connect", "the hub cannot be reached; is it started, and is its port open?"),
     ("Connection refused", "the hub cannot be reached; is it started, and is its port open?"),
@@ -184,7 +212,8 @@ def status(opened: Kit) -> Status:
 
 
 def stop(opened: Kit, seconds: float = STOP_S) -> int:
-    """Stop everything of this kit; returns how many processes there were. None is left when it returns."""
+    """Stop everything of this kit; returns how many processes there were. None is left when it
+    returns."""
     found = os_process.of_folder(opened.folder)
     os_process.end(found, seconds)
     os_process.end(os_process.of_folder(opened.folder), 0)
@@ -194,7 +223,8 @@ def stop(opened: Kit, seconds: float = STOP_S) -> int:
 
 
 def _recorded(opened: Kit) -> int | None:
-    """The main process, if it is still the one that was started (a number can be given to another process)."""
+    """The main process, if it is still the one that was started (a number can be given to another
+    process)."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         facts = json.loads((opened.folder / "process.json").read_text())
         pid = int(facts["pid"])

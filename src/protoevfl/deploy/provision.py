@@ -1,4 +1,5 @@
-"""From project.toml to kits: certificates, settings that forbid code in jobs, and each party's files to fill in."""
+"""From project.toml to kits: certificates, settings that forbid code in jobs, and each party's
+files to fill in."""
 
 import json
 import re
@@ -124,14 +125,16 @@ def read_project(path: Path) -> Project:
     file = checked(ProjectFile, read_toml(path), str(path))
     parties = {name: entry.org or name for name, entry in file.party.items()}
     hub = file.hub
-    return Project(file.name, file.active, hub.host, hub.port, hub.org, parties, file.certificates.days)
+    return Project(
+        file.name, file.active, hub.host, hub.port, hub.org, parties, file.certificates.days
+    )
 
 
 def provision(project: Project, out: Path, renew: Sequence[str] = ()) -> dict[str, Path]:
     """{participant: kit folder} under `out`. `out`/authority holds the root key: keep it offline.
 
-    Running it again adds new parties under the same authority; `renew` gives the named ones new keys and certificates.
-    A kit that exists keeps its party.toml, policy.toml and runs.
+    Running it again adds new parties under the same authority; `renew` gives the named ones new
+    keys and certificates. A kit that exists keeps its party.toml, policy.toml and runs.
     """
     authority = out / "authority"
     authority.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -139,7 +142,9 @@ def provision(project: Project, out: Path, renew: Sequence[str] = ()) -> dict[st
     _forget(authority / project.name / "state" / "cert.json", project, renew)
     sites = {n: _org(o) for n, o in project.parties.items()}
     hub = {"name": project.host, "org": _org(project.hub_org), "port": project.port}
-    made = nvflare.make_kits(authority, project.name, hub, sites, {project.admin: sites[project.active]}, project.days)
+    made = nvflare.make_kits(
+        authority, project.name, hub, sites, {project.admin: sites[project.active]}, project.days
+    )
     root_key = _root_key(authority / project.name / "state" / "cert.json")
     kits = {"hub": _kit(project, "hub", made[project.host], out / "hub")}
     for name in project.parties:
@@ -163,23 +168,29 @@ def _kit(project: Project, name: str, source: Path, folder: Path) -> Path:
     role, org = ("hub", project.hub_org) if name == "hub" else ("party", project.parties[name])
     admin = project.admin if name == project.active else ""
     address = f"{project.host}:{project.port}"
-    identity = kit.Identity(project.name, name, role, _org(org), address, project.active, project.order, admin)
+    identity = kit.Identity(
+        project.name, name, role, _org(org), address, project.active, project.order, admin
+    )
     kit.write_identity(folder, identity)
     if role == "hub":
         (folder / "parties.json").write_text(json.dumps(sorted(project.parties)) + "\n")
         return folder
-    _write_new(folder / "party.toml", PARTY.format(name=name) + (ACTIVE if name == project.active else ""))
+    _write_new(
+        folder / "party.toml", PARTY.format(name=name) + (ACTIVE if name == project.active else "")
+    )
     _write_new(folder / "policy.toml", policy.TEMPLATE.format(active=project.active))
     return folder
 
 
 def _settings(folder: Path, name: str) -> None:
-    """NVFlare's local settings: a closed list of classes, no code in jobs, no logs or files to the hub, size limits."""
+    """NVFlare's local settings: a closed list of classes, no code in jobs, no logs or files to the
+    hub, size limits."""
     local = folder / "local"
     resources = json.loads((local / "resources.json.default").read_text())
     resources["class_allow_list"] = list(CLASSES)
     resources["class_list_enforcement_mode"] = "enforce"
-    unwanted = ("site_log_streamer", "log_receiver")  # they would send a party's error log to the hub
+    # they would send a party's error log to the hub
+    unwanted = ("site_log_streamer", "log_receiver")
     resources["components"] = [c for c in resources["components"] if c["id"] not in unwanted]
     if name == "hub":
         _hub_settings(resources)
@@ -187,8 +198,16 @@ def _settings(folder: Path, name: str) -> None:
         resources["allow_log_streaming"] = False
     target = kit.HUB_TEMPLATE if name == "hub" else "resources.json"
     (local / target).write_text(json.dumps(resources, indent=1))
-    rights = {"submit_job": "any", "manage_job": "n:submitter", "view": "any", "byoc": "none", "clone_job": "none",
-              "download_job": "none", "operate": "none", "shell_commands": "none"}  # fmt: skip
+    rights = {
+        "submit_job": "any",
+        "manage_job": "n:submitter",
+        "view": "any",
+        "byoc": "none",
+        "clone_job": "none",
+        "download_job": "none",
+        "operate": "none",
+        "shell_commands": "none",
+    }
     (local / "authorization.json").write_text(
         json.dumps({"format_version": "1.0", "permissions": {"lead": rights}}, indent=1)
     )

@@ -1,4 +1,5 @@
-"""One worker a run and party: a new attempt takes over from a worker that an earlier attempt left behind."""
+"""One worker a run and party: a new attempt takes over from a worker that an earlier attempt left
+behind."""
 
 import json
 import os
@@ -24,7 +25,8 @@ class RunLock:
     grace_s: float = GRACE_S
 
     def take(self, attempt: str) -> None:
-        """Hold the lock; an older holder (this kit's own process) is asked to leave and, if it does not, ended."""
+        """Hold the lock; an older holder (this kit's own process) is asked to leave and, if it does
+        not, ended."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._file = open(self.folder / "lock", "a+")  # noqa: SIM115 -- held until the process ends
         (self.folder / "wanted").write_text(attempt)
@@ -33,12 +35,16 @@ class RunLock:
             if time.monotonic() > end:
                 self._end_holder()
             if time.monotonic() > end + self.grace_s:
-                raise UserError(f"another worker holds {self.folder}; stop it with `protoevfl deploy stop`")
+                raise UserError(
+                    f"another worker holds {self.folder}; stop it with `protoevfl deploy stop`"
+                )
             time.sleep(0.1)
         self._file.truncate(0)
         self._file.write(json.dumps({"pid": os.getpid(), "born": born(os.getpid())}))
         self._file.flush()
-        threading.Thread(target=self._leave_when_asked, args=(attempt,), daemon=True, name="run-lock").start()
+        threading.Thread(
+            target=self._leave_when_asked, args=(attempt,), daemon=True, name="run-lock"
+        ).start()
 
     def _try(self) -> bool:
         import fcntl

@@ -1,4 +1,5 @@
-"""What a kit knows of its runs, for `deploy status`: the active party has the whole picture, the others their part."""
+"""What a kit knows of its runs, for `deploy status`: the active party has the whole picture, the
+others their part."""
 
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.supervise import read_status
@@ -22,12 +23,18 @@ def describe(kit: Kit, run: str) -> str:
     from protoevfl.deploy.checkpoints import CheckpointStore
 
     latest = CheckpointStore(kit.run_folder(run) / "checkpoints").latest()
-    return f"run {run}: " + ("asked, nothing answered yet" if latest is None else f"answered round {latest.round}")
+    return f"run {run}: " + (
+        "asked, nothing answered yet" if latest is None else f"answered round {latest.round}"
+    )
 
 
 def _led(kit: Kit, run: str) -> str:
     facts = read_status(kit, run)
-    phase = f", {facts['phase']} {facts.get('step', 0)}/{facts.get('steps', 0)}" if facts.get("steps") else ""
+    phase = (
+        f", {facts['phase']} {facts.get('step', 0)}/{facts.get('steps', 0)}"
+        if facts.get("steps")
+        else ""
+    )
     away = f", away: {', '.join(facts['absent'])}" if facts.get("absent") else ""
     error = f": {facts['error']}" if facts.get("error") else ""
     state = facts.get("state", "submitted, not begun")

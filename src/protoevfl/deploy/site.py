@@ -1,7 +1,7 @@
 """What NVFlare runs for a job: `Hub` at the hub (it only says "begin"), `Site` at every party.
 
-A job names these two classes and the specification, nothing else. The site finds its data, its policy and its
-memory of earlier attempts in its own kit.
+A job names these two classes and the specification, nothing else. The site finds its data, its
+policy and its memory of earlier attempts in its own kit.
 """
 
 import json
@@ -62,7 +62,8 @@ class Site:
         caller = nvflare.caller()
         try:
             host = self.host()
-        except Exception as error:  # no usable run folder, policy or log: say so without saying where
+        # no usable run folder, policy or log: say so without saying where
+        except Exception as error:
             return refusal(self.spec, nvflare.site_name(), caller, 0, public(error))
         return host.answer(frame, caller)
 
@@ -117,7 +118,8 @@ def make_host(kit: Kit, spec: JobSpec) -> PartyHost:
 
 
 def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditLog) -> str:
-    """The active party's main line: agree, train, predict, keep the result. Says how it ended in status.json too."""
+    """The active party's main line: agree, train, predict, keep the result. Says how it ended in
+    status.json too."""
     note = Status(kit, spec)
     journal = CheckpointStore(kit.run_folder(spec.run) / "journal", keep=None)
     engine = Lead(spec, send, journal, log, {"classes": spec.classes}, absent, note.round)
@@ -131,9 +133,15 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
     except PartyLostError as error:
         note.write("lost", error=str(error))
     except Exception as error:  # whatever it was: status.json must not go on saying "running"
-        if nvflare.aborted(error):  # but here it is right: nothing has failed, the supervisor makes the next attempt
+        # but here it is right: nothing has failed, the supervisor makes the next attempt
+        if nvflare.aborted(error):
             raise
-        note.write("failed", error=str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
+        note.write(
+            "failed",
+            error=str(error)
+            if isinstance(error, UserError)
+            else f"{type(error).__name__}: {error}",
+        )
     finally:
         engine.close()
     return str(note.facts.get("error"))
@@ -145,20 +153,27 @@ def work(kit: Kit, spec: JobSpec, engine: Lead, observer: Observer) -> dict[str,
 
     own = Local(kit, spec)
     if own.predicts and not own.own_data:
-        raise UserError("only a run on files can predict new rows; a demo or probe run has no file of them")
+        raise UserError(
+            "only a run on files can predict new rows; a demo or probe run has no file of them"
+        )
     if not own.own_data:
         predicted = _try_out(own, engine, observer)
     else:
         _align(own, engine)
-        predicted = _predict(own, engine, observer) if own.predicts else _train(own, engine, observer)
+        predicted = (
+            _predict(own, engine, observer) if own.predicts else _train(own, engine, observer)
+        )
     seconds = [round(s, 4) for s in engine.seconds]
     return {"rounds": engine.round, "predicted": predicted, "exchange_s": seconds}
 
 
 def _federation(own: "Local", engine: Lead) -> Federation:
     owner = own.owner()
-    loss = "skip" if own.spec.on_party_loss == "skip" else "abort"  # the engine has done the waiting
-    return Federation([own.method()], [owner], owner_border(engine, own.owner_guard(owner.labels)), loss)
+    # the engine has done the waiting
+    loss = "skip" if own.spec.on_party_loss == "skip" else "abort"
+    return Federation(
+        [own.method()], [owner], owner_border(engine, own.owner_guard(owner.labels)), loss
+    )
 
 
 def _try_out(own: "Local", engine: Lead, observer: Observer) -> int:
@@ -172,7 +187,8 @@ def _try_out(own: "Local", engine: Lead, observer: Observer) -> int:
 
 
 def _train(own: "Local", engine: Lead, observer: Observer) -> int:
-    """On files: train, measure, predict the rows without a label, and let every party keep its part of the run."""
+    """On files: train, measure, predict the rows without a label, and let every party keep its part
+    of the run."""
     from protoevfl.pipeline.simulate import class_rows
     from protoevfl.pipeline.train import train_federation
 
@@ -206,7 +222,8 @@ def _predict(own: "Local", engine: Lead, observer: Observer) -> int:
 
 
 def _align(own: "Local", engine: Lead) -> None:
-    skips = own.predicts and own.spec.on_party_loss == "skip"  # a row is predicted from the parties that are there
+    # a row is predicted from the parties that are there
+    skips = own.predicts and own.spec.on_party_loss == "skip"
     own.active.align(engine.aligned, engine.align, engine.absent if skips else frozenset())
 
 
@@ -215,7 +232,12 @@ class Status(Observer):
 
     def __init__(self, kit: Kit, spec: JobSpec) -> None:
         self.path = kit.run_folder(spec.run) / "status.json"
-        self.facts: dict[str, Any] = {"run": spec.run, "job": nvflare.job_id(), "round": 0, "absent": {}}
+        self.facts: dict[str, Any] = {
+            "run": spec.run,
+            "job": nvflare.job_id(),
+            "round": 0,
+            "absent": {},
+        }
 
     def write(self, state: str, **facts: Any) -> None:
         self.facts |= {"state": state, "time": time.time(), **facts}

@@ -1,7 +1,9 @@
-"""The specification of a job: everything the other side is told before it agrees to take part, and nothing else.
+"""The specification of a job: everything the other side is told before it agrees to take part, and
+nothing else.
 
-It names the method, its settings, the rounds, the message types in each direction and the privacy budget. It holds
-no code, no path and no data; each party finds its own file in its own configuration.
+It names the method, its settings, the rounds, the message types in each direction and the privacy
+budget. It holds no code, no path and no data; each party finds its own file in its own
+configuration.
 """
 
 import hashlib
@@ -19,7 +21,8 @@ _PARTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _RUN = r"[a-z0-9][a-z0-9-]{0,62}"
 _RUN_WORDS = "small letters, digits and dashes"
 COLUMNS = (
-    "tables whose label owner uses all its labels: it can read every value of the shared rows nearly exactly; "
+    "tables whose label owner uses all its labels: it can read every value of the shared rows "
+    "nearly exactly; "
     "otherwise not sent as they are"
 )
 
@@ -29,7 +32,8 @@ class JobSpec:
     """What is proposed to every party. The first party is the active one: it has the labels."""
 
     run: Annotated[str, Matching(f"^{_RUN}$", _RUN_WORDS)]  # a new name for every new run
-    parties: Annotated[tuple[str, ...], Listed("a list of at least two names", least=2)]  # the active one first
+    # the active one first
+    parties: Annotated[tuple[str, ...], Listed("a list of at least two names", least=2)]
     method: str = "proto_evfl"  # or probe, which sends made-up numbers
     preset: str = "default"  # named settings of the method
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes to the preset, plain values
@@ -39,9 +43,12 @@ class JobSpec:
     rounds: Annotated[int, Between(1, 1_000_000)] = 100  # most exchanges
     down: NAMES = ()  # message types that go to a party; left out: those of the method
     up: NAMES = ()  # message types that a party sends; left out: those of the method
-    privacy: Mapping[str, Any] = field(default_factory=dict)  # defences and budget, see `privacy` below
-    base: Annotated[str, Matching(f"^({_RUN})?$", _RUN_WORDS)] = ""  # predict: the training run whose model is used
-    on_party_loss: Annotated[str, OneOf(("wait", "skip", "abort"))] = "wait"  # what a lost party means for the run
+    # defences and budget, see `privacy` below
+    privacy: Mapping[str, Any] = field(default_factory=dict)
+    # predict: the training run whose model is used
+    base: Annotated[str, Matching(f"^({_RUN})?$", _RUN_WORDS)] = ""
+    # what a lost party means for the run
+    on_party_loss: Annotated[str, OneOf(("wait", "skip", "abort"))] = "wait"
     deadline_s: Annotated[float, Between(0.001, 1e9)] = 600.0  # for one answer
     wait_s: Annotated[float, Between(0, 1e9)] = 3600.0  # for a lost party to come back
     max_bytes: Annotated[int, Between(1, 1 << 30)] = 256 << 20  # of one message
@@ -78,20 +85,26 @@ class JobSpec:
 
     def review(self) -> str:
         """The specification in words, for a person to accept or refuse."""
-        budget = "none (what is spent has no limit)" if self.epsilon is None else f"epsilon {self.epsilon:g}"
+        budget = (
+            "none (what is spent has no limit)"
+            if self.epsilon is None
+            else f"epsilon {self.epsilon:g}"
+        )
         lines = {
             "run": f"{self.run} ({self.task}{' with ' + self.base if self.base else ''})",
             "active party": self.active,
             "other parties": ", ".join(self.parties[1:]),
             "method": f"{self.method}, preset {self.preset}",
-            "settings": ", ".join(f"{k} = {v}" for k, v in self.settings.items()) or "as in the preset",
+            "settings": ", ".join(f"{k} = {v}" for k, v in self.settings.items())
+            or "as in the preset",
             "rounds": f"at most {self.rounds}",
             "you receive": ", ".join(self.down) or "nothing",
             "you send": ", ".join(self.up) or "nothing",
             "your columns": COLUMNS if "SendFeatures" in self.down else "not sent as they are",
             "privacy": ", ".join(f"{k} = {v}" for k, v in self.privacy.items()) or "no defence",
             "privacy budget": budget,
-            "a lost party": f"{self.on_party_loss}, {self.deadline_s:g} s an answer, {self.wait_s:g} s to come back",
+            "a lost party": f"{self.on_party_loss}, {self.deadline_s:g} s an answer, "
+            f"{self.wait_s:g} s to come back",
             "digest": self.digest(),
         }
         return "\n".join(f"{name + ':':<16}{text}" for name, text in lines.items())

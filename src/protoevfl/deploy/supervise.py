@@ -1,7 +1,9 @@
-"""Submit a run and see it through: a run is a row of attempts (NVFlare jobs), each going on where the last one ended.
+"""Submit a run and see it through: a run is a row of attempts (NVFlare jobs), each going on where
+the last one ended.
 
-A job dies with any of its processes. What the parties and the active side have on disk makes the next attempt the
-same run, so the only decisions here are whether to try again, with whom, and when to give up.
+A job dies with any of its processes. What the parties and the active side have on disk makes the
+next attempt the same run, so the only decisions here are whether to try again, with whom, and when
+to give up.
 """
 
 import json
@@ -53,7 +55,10 @@ def submit(kit: Kit, spec: JobSpec, say: Say = print, show: Show = _unseen) -> d
     """A new run, to its end."""
     path = kit.run_folder(spec.run) / "submitted.json"
     if path.exists():
-        raise UserError(f"run {spec.run} exists; `protoevfl deploy resume {spec.run}`, or give the new run a new name")
+        raise UserError(
+            f"run {spec.run} exists; `protoevfl deploy resume {spec.run}`, or give the new run a "
+            "new name"
+        )
     _check_can_submit(kit, spec)
     _reach(kit)
     durable.write(path, json.dumps(spec.to_dict(), indent=1).encode())
@@ -72,11 +77,14 @@ def resume(kit: Kit, run: str, say: Say = print, show: Show = _unseen) -> dict[s
 
 
 def abort(kit: Kit, run: str) -> None:
-    """End the attempt that is running, also for whoever watches it; `resume` goes on with the run."""
+    """End the attempt that is running, also for whoever watches it; `resume` goes on with the
+    run."""
     read_spec(kit, run)
     job = _last_job(kit, run)
     if not job or read_status(kit, run).get("state") == "done":
-        raise UserError(f"run {run} {'is done' if job else 'was never begun'}: there is no attempt to abort")
+        raise UserError(
+            f"run {run} {'is done' if job else 'was never begun'}: there is no attempt to abort"
+        )
     durable.write(_aborted(kit, run), b"")
     with nvflare.session(kit.identity.admin, kit.folder / "admin") as hub:
         hub.abort(str(job))
@@ -84,14 +92,19 @@ def abort(kit: Kit, run: str) -> None:
 
 def _check_can_submit(kit: Kit, spec: JobSpec) -> None:
     if not kit.identity.admin:
-        raise UserError(f"jobs are submitted with the kit of the active party, {kit.identity.active}")
+        raise UserError(
+            f"jobs are submitted with the kit of the active party, {kit.identity.active}"
+        )
     unknown = sorted(set(spec.parties) - set(kit.identity.parties))
     if unknown or spec.active != kit.identity.active:
-        raise UserError(f"the parties of project {kit.identity.project} are {', '.join(kit.identity.parties)}")
+        raise UserError(
+            f"the parties of project {kit.identity.project} are {', '.join(kit.identity.parties)}"
+        )
 
 
 def _reach(kit: Kit) -> None:
-    """UnreachableError at once where the hub is not there at all: whoever typed the command can start it."""
+    """UnreachableError at once where the hub is not there at all: whoever typed the command can
+    start it."""
     nvflare.Session(kit.identity.admin, kit.folder / "admin").close()
 
 
@@ -116,17 +129,25 @@ class _Supervisor:
     job: str = ""  # of the newest attempt
 
     def run(self) -> dict[str, Any]:
-        most = self.spec.wait_s if self.spec.on_party_loss == "wait" else self.spec.deadline_s + START_S
+        most = (
+            self.spec.wait_s
+            if self.spec.on_party_loss == "wait"
+            else self.spec.deadline_s + START_S
+        )
         patience, said = _Patience(most), ""
         while True:
             ended, reason = self._attempt()
             status = self._status()
-            if status.get("state") == "done":  # written after the result, so however the job itself ended
+            # written after the result, so however the job itself ended
+            if status.get("state") == "done":
                 return status
             if status.get("state") == "failed":
                 raise UserError(f"run {self.spec.run} stopped: {status.get('error')}")
             if _aborted(self.kit, self.spec.run).exists():
-                raise UserError(f"run {self.spec.run} was aborted; `protoevfl deploy resume {self.spec.run}` goes on")
+                raise UserError(
+                    f"run {self.spec.run} was aborted; `protoevfl deploy resume {self.spec.run}` "
+                    "goes on"
+                )
             reason = str(status.get("error") or reason or ended)
             patience.progress(int(status.get("round", 0)))
             if self.spec.on_party_loss == "abort" or patience.over():
@@ -165,7 +186,8 @@ class _Supervisor:
         return [n for n in self._present() if working.get(n) is None]
 
     def _without(self, names: list[str]) -> str:
-        """Leave these parties out where the policy is to skip them; else why the run cannot go on now, "" if it can."""
+        """Leave these parties out where the policy is to skip them; else why the run cannot go on
+        now, "" if it can."""
         if self.spec.on_party_loss == "skip" and self.spec.active not in names:
             self.absent |= set(names)
             return ""
@@ -178,7 +200,10 @@ class _Supervisor:
         self._end_leftovers(hub)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / self.spec.run
-            arguments = {"spec": json.dumps(self.spec.to_dict()), "absent": ",".join(sorted(self.absent))}
+            arguments = {
+                "spec": json.dumps(self.spec.to_dict()),
+                "absent": ",".join(sorted(self.absent)),
+            }
             hub_part = ("protoevfl.deploy.site.Hub", {"active": self.spec.active})
             site_part = ("protoevfl.deploy.site.Site", arguments)
             nvflare.write_job(path, self.spec.run, self._present(), hub_part, site_part)
@@ -204,7 +229,8 @@ class _Supervisor:
                 return state, self._blame(hub, job, state, gone)
             finished = begun and status.get("state") != "running"
             over = over or time.monotonic() * finished
-            if finished and time.monotonic() - over > END_S:  # the hub waits for a party that is dead
+            # the hub waits for a party that is dead
+            if finished and time.monotonic() - over > END_S:
                 hub.abort(job)
                 return state, str(status.get("error", ""))
             if state == "RUNNING" and not finished and not gone:
@@ -213,7 +239,9 @@ class _Supervisor:
                     hub.abort(job)
             if state == "SUBMITTED" and roll.late and (silent := self._silent(hub)):
                 hub.abort(job)  # the hub would try again ever more rarely
-                return state, self._without(silent) or f"{', '.join(silent)} left before the job began"
+                return state, self._without(
+                    silent
+                ) or f"{', '.join(silent)} left before the job began"
             if self.absent and self._returned(hub.seen(), seen):
                 hub.abort(job)
             time.sleep(POLL_S)
@@ -226,7 +254,8 @@ class _Supervisor:
         return bool(back)
 
     def _blame(self, hub: nvflare.Session, job: str, state: str, gone: list[str]) -> str:
-        """Which party could not be reached, from what the hub says of the deployment; with `skip` it is left out."""
+        """Which party could not be reached, from what the hub says of the deployment; with `skip`
+        it is left out."""
         if gone:
             return f"the job process of {', '.join(gone)} ended"
         failed = [line for line in hub.detail(job) if not line.endswith(": OK")]
@@ -248,7 +277,8 @@ def _display(status: dict[str, Any]) -> tuple[str, int, int]:
 
 @dataclass
 class _Roll:
-    """Who has a process for the job. A party that had one, or should have one by now, and has none is gone."""
+    """Who has a process for the job. A party that had one, or should have one by now, and has none
+    is gone."""
 
     present: list[str]
 
@@ -262,7 +292,11 @@ class _Roll:
 
     def gone(self, working: dict[str, bool | None], begun: bool) -> list[str]:
         self.known |= {n for n, there in working.items() if there}
-        return [n for n in self.present if working.get(n) is False and (begun or self.late or n in self.known)]
+        return [
+            n
+            for n in self.present
+            if working.get(n) is False and (begun or self.late or n in self.known)
+        ]
 
 
 @dataclass

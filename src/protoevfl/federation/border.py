@@ -1,9 +1,11 @@
-"""The border of a federation: guards on both sides, bytes counted, messages recorded where an audit wants them.
+"""The border of a federation: guards on both sides, bytes counted, messages recorded where an audit
+wants them.
 
-    parties -> each party's guard -> [transcript] -> byte counter -> the label owner's guard -> method
+    parties -> each party's guard -> [transcript] -> byte counter -> the label owner's guard ->
+    method
 
-A simulation has both guards in this process (`simulated_border`). Between companies each party guards its own
-answers, and only the owner's guard stands here (`owner_border`).
+A simulation has both guards in this process (`simulated_border`). Between companies each party
+guards its own answers, and only the owner's guard stands here (`owner_border`).
 """
 
 from collections.abc import Sequence
@@ -41,7 +43,8 @@ def simulated_border(
     privacy: PrivacySettings,
     record: bool = False,
 ) -> Border:
-    """Both guards around `parties`; run r has the r-th owner and seed. `record` keeps every message."""
+    """Both guards around `parties`; run r has the r-th owner and seed. `record` keeps every
+    message."""
     ledgers = [Ledger(privacy.epsilon, privacy.delta) for _ in seeds]
     party_guards = {
         (run, m): PartyGuard(privacy, m, noise_of(seeds[run]), ledgers[run])
@@ -56,7 +59,9 @@ def simulated_border(
     recorded = Recorded(leaving) if record else None
     metered = Metered(leaving if recorded is None else recorded)
     owner_guards = {
-        run: OwnerGuard(privacy, owner.labels, owner.classes, noise_of(seeds[run]), ledgers[run], owner.memory)
+        run: OwnerGuard(
+            privacy, owner.labels, owner.classes, noise_of(seeds[run]), ledgers[run], owner.memory
+        )
         for run, owner in enumerate(owners)
     }
     return Border(Defended(metered, owner_guards), metered, ledgers, recorded)

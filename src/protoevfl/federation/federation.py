@@ -5,7 +5,8 @@
     federation.train(observer)
     probabilities = federation.predict(present)        # any subset of parties
 
-Several runs (seeds, folds) advance together, so that an engine can compute them as one batched model.
+Several runs (seeds, folds) advance together, so that an engine can compute them as one batched
+model.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +52,8 @@ class Federation:
         """Every method's `train`, to the end."""
         self.cache.clear()
         talks = {
-            run: method.train(owner) for run, (method, owner) in enumerate(zip(self.methods, self.owners, strict=True))
+            run: method.train(owner)
+            for run, (method, owner) in enumerate(zip(self.methods, self.owners, strict=True))
         }
         lockstep(talks, self.border.engine, observer.report, self.on_party_loss)
 
@@ -68,14 +70,17 @@ class Federation:
         """
         asked = range(len(self.owners)) if runs is None else runs
         talks = {
-            run: self.methods[run].predict(self.owners[run], self.owners[run].parties if present is None else present)
+            run: self.methods[run].predict(
+                self.owners[run], self.owners[run].parties if present is None else present
+            )
             for run in asked
         }
         answers = lockstep(talks, self.cache, observer.report, self.on_party_loss)
         return list(answers.values())
 
     def query_embeddings(self, run: int = 0) -> dict[int, Tensor]:
-        """What each party sent (n, d) of the rows to be predicted; where losses are skipped, of those that answered."""
+        """What each party sent (n, d) of the rows to be predicted; where losses are skipped, of
+        those that answered."""
         requests = {(run, m): Embed("query") for m in self.owners[run].parties}
         embeddings = {}
         for (_, m), reply in self.cache.exchange(requests).items():
@@ -86,7 +91,8 @@ class Federation:
         return embeddings
 
     def traffic(self, run: int = 0) -> dict[str, Any]:
-        """Bytes over the border, exchanges, and the epsilon each party's messages spent (where noise is on)."""
+        """Bytes over the border, exchanges, and the epsilon each party's messages spent (where
+        noise is on)."""
         ledger = self.border.ledgers[run]
         return {
             "bytes": self.border.metered.ledger(run),
@@ -97,7 +103,8 @@ class Federation:
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """One run of a simulation: what each party holds, the owner, and the seed of everything random."""
+    """One run of a simulation: what each party holds, the owner, and the seed of everything
+    random."""
 
     tables: Sequence[PartyTable]
     owner: LabelOwner
@@ -131,7 +138,11 @@ def simulate(
 
 
 def parties_for(
-    method: Method, runs: Sequence[SimulatedRun], engine: str, device: str, observer: Observer = SILENT
+    method: Method,
+    runs: Sequence[SimulatedRun],
+    engine: str,
+    device: str,
+    observer: Observer = SILENT,
 ) -> Parties:
     """The engine with every run's parties, addressed by (run, party)."""
     tables = {(r, m): table for r, run in enumerate(runs) for m, table in enumerate(run.tables)}
@@ -141,7 +152,9 @@ def parties_for(
         for _, cohort in stacked.members():
             cohort.progress = observer.progress
         return stacked
-    return InProcess({a: Party(method, t, keys[a], device, _named(observer, t.name)) for a, t in tables.items()})
+    return InProcess(
+        {a: Party(method, t, keys[a], device, _named(observer, t.name)) for a, t in tables.items()}
+    )
 
 
 def party_key(seed: int, party: int) -> int:

@@ -1,4 +1,5 @@
-"""The one driving loop: advances the talks of several runs in lockstep and hands all requests to one engine."""
+"""The one driving loop: advances the talks of several runs in lockstep and hands all requests to
+one engine."""
 
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Protocol, TypeVar
@@ -14,7 +15,9 @@ T = TypeVar("T")
 class Engine(Protocol):
     """Carries requests to parties and brings their replies back."""
 
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]: ...
+    def exchange(
+        self, requests: Mapping[Address, Message]
+    ) -> Mapping[Address, Message | PartyError]: ...
 
 
 class PartyLostError(UserError):
@@ -30,7 +33,8 @@ def lockstep(
     """Runs all talks (by run number) to their end and returns what each of them returned.
 
     on_report       called with every report and the number of its run
-    on_party_loss   "skip": a lost party is missing from the replies; "abort": the run stops and names it
+    on_party_loss   "skip": a lost party is missing from the replies; "abort": the run stops and
+    names it
     """
     if on_party_loss not in ("abort", "skip"):
         raise UserError(f"on_party_loss must be abort or skip, not '{on_party_loss}'")
@@ -43,9 +47,13 @@ def lockstep(
                 requests[run] = _next_request(talks[run], received, run, on_report)
             except StopIteration as stop:
                 results[run] = stop.value
-        addressed = {(run, m): message for run, batch in requests.items() for m, message in batch.items()}
+        addressed = {
+            (run, m): message for run, batch in requests.items() for m, message in batch.items()
+        }
         answers = engine.exchange(addressed) if addressed else {}
-        replies = {run: _replies(run, batch, answers, on_party_loss) for run, batch in requests.items()}
+        replies = {
+            run: _replies(run, batch, answers, on_party_loss) for run, batch in requests.items()
+        }
     return {run: results[run] for run in talks}
 
 

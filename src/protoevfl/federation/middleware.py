@@ -12,14 +12,17 @@ from protoevfl.privacy.policy import OwnerGuard
 
 @dataclass
 class Metered:
-    """Counts payload bytes by (run, party, direction, type). The active party's own columns do not cross a border."""
+    """Counts payload bytes by (run, party, direction, type). The active party's own columns do not
+    cross a border."""
 
     engine: Engine
     active: int = 0
     counts: Counter[tuple[int, int, str, str]] = field(default_factory=Counter)
     rounds: Counter[int] = field(default_factory=Counter)
 
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+    def exchange(
+        self, requests: Mapping[Address, Message]
+    ) -> Mapping[Address, Message | PartyError]:
         replies = self.engine.exchange(requests)
         crossing = {run for run, party in requests if party != self.active}
         self.rounds.update(crossing)
@@ -55,7 +58,9 @@ class Recorded:
     engine: Engine
     transcript: list[tuple[int, int, Message, Message | PartyError]] = field(default_factory=list)
 
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+    def exchange(
+        self, requests: Mapping[Address, Message]
+    ) -> Mapping[Address, Message | PartyError]:
         replies = self.engine.exchange(requests)
         for (run, party), request in requests.items():
             reply = replies.get((run, party), PartyError(party, "the engine brought no reply"))
@@ -65,7 +70,8 @@ class Recorded:
 
 @dataclass
 class QueryCache:
-    """Remembers the embeddings of the rows to be predicted, so that asking for every subset of parties is free."""
+    """Remembers the embeddings of the rows to be predicted, so that asking for every subset of
+    parties is free."""
 
     engine: Engine
     seen: dict[Address, Message] = field(default_factory=dict)
@@ -73,7 +79,9 @@ class QueryCache:
     def clear(self) -> None:
         self.seen = {}
 
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+    def exchange(
+        self, requests: Mapping[Address, Message]
+    ) -> Mapping[Address, Message | PartyError]:
         asked = [a for a, r in requests.items() if isinstance(r, Embed) and r.rows == "query"]
         known = {a: self.seen[a] for a in asked if a in self.seen}
         new = {a: r for a, r in requests.items() if a not in known}
@@ -84,28 +92,39 @@ class QueryCache:
 
 @dataclass
 class Leaving:
-    """Applies each party's guard to what leaves it; `up` maps (address, reply) to the reply that may leave."""
+    """Applies each party's guard to what leaves it; `up` maps (address, reply) to the reply that
+    may leave."""
 
     engine: Engine
     up: Callable[[Address, Message], Message]
 
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
+    def exchange(
+        self, requests: Mapping[Address, Message]
+    ) -> Mapping[Address, Message | PartyError]:
         replies = self.engine.exchange(requests)
         return {a: self.up(a, r) if isinstance(r, Message) else r for a, r in replies.items()}
 
 
 @dataclass
 class Defended:
-    """Applies the label owner's guard of each run (privacy/policy.py) to requests before they leave and replies as
-    they arrive. What lies inside (`Metered`, `Recorded`) sees only what crosses the border."""
+    """Applies the label owner's guard of each run (privacy/policy.py) to requests before they leave
+    and replies as they arrive. What lies inside (`Metered`, `Recorded`) sees only what crosses the
+    border."""
 
     engine: Engine
     guards: Mapping[int, OwnerGuard]
 
-    def exchange(self, requests: Mapping[Address, Message]) -> Mapping[Address, Message | PartyError]:
-        sent = {(run, party): self.guards[run].down(party, request) for (run, party), request in requests.items()}
+    def exchange(
+        self, requests: Mapping[Address, Message]
+    ) -> Mapping[Address, Message | PartyError]:
+        sent = {
+            (run, party): self.guards[run].down(party, request)
+            for (run, party), request in requests.items()
+        }
         replies = self.engine.exchange(sent)
         return {
-            (run, party): self.guards[run].received(party, reply) if isinstance(reply, Message) else reply
+            (run, party): self.guards[run].received(party, reply)
+            if isinstance(reply, Message)
+            else reply
             for (run, party), reply in replies.items()
         }

@@ -1,4 +1,5 @@
-"""The label owner: labels of the aligned rows, the head, and what the active party knows about the classes."""
+"""The label owner: labels of the aligned rows, the head, and what the active party knows about the
+classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from protoevfl.rows.table import Further, OwnRows
 
 @dataclass
 class Central:
-    """Everything in one place: pools with labels and all columns. For the upper bound alone; nothing federated."""
+    """Everything in one place: pools with labels and all columns. For the upper bound alone;
+    nothing federated."""
 
     pool: Tensor
     labels: Tensor
@@ -61,7 +63,8 @@ def build_owner(
 
 @dataclass
 class LabelOwner:
-    """labels (N_a,) of the aligned rows in 0..classes-1; `unseen` are the classes declared to have no label."""
+    """labels (N_a,) of the aligned rows in 0..classes-1; `unseen` are the classes declared to have
+    no label."""
 
     labels: Tensor
     classes: int
@@ -70,21 +73,27 @@ class LabelOwner:
     unseen: tuple[int, ...] = ()
     rare: tuple[int, ...] = ()
     open: bool = False  # the class list may be incomplete
-    examples: Mapping[int, int] = field(default_factory=dict)  # unseen class -> a row to be predicted that has it
-    attributes: Tensor | None = None  # (Z, K) what is known of each class, seen and unseen: names groups of rows
+    # unseen class -> a row to be predicted that has it
+    examples: Mapping[int, int] = field(default_factory=dict)
+    # (Z, K) what is known of each class, seen and unseen: names groups of rows
+    attributes: Tensor | None = None
     head: nn.Module | None = None
     memory: dict[str, Tensor] = field(default_factory=dict)
     central: Central | None = None
     own: OwnRows | None = None  # every label of the active party, where they are to be used
     further: Further | None = None
-    cache: dict[Any, Any] = field(default_factory=dict)  # fitted models that can be fitted again; never kept
+    # fitted models that can be fitted again; never kept
+    cache: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.labels.numel() == 0:
-            raise UserError("no aligned labelled rows: at least one row must be shared by all parties")
+            raise UserError(
+                "no aligned labelled rows: at least one row must be shared by all parties"
+            )
         if int(self.labels.min()) < 0 or int(self.labels.max()) >= self.classes:
             raise UserError(
-                f"labels must lie in 0..{self.classes - 1}, found {int(self.labels.min())}..{int(self.labels.max())}"
+                f"labels must lie in 0..{self.classes - 1}, found "
+                f"{int(self.labels.min())}..{int(self.labels.max())}"
             )
 
     @property
@@ -97,9 +106,11 @@ class LabelOwner:
         return torch.tensor(names, dtype=torch.int64, device=self.device)
 
     def holdout(self, fraction: float) -> tuple[Tensor, Tensor]:
-        """(training rows, validation rows): a random part of the aligned rows, class by class where there are enough.
+        """(training rows, validation rows): a random part of the aligned rows, class by class where
+        there are enough.
 
-        Rows are ranked within their class in a random order and the first share of each class is held out.
+        Rows are ranked within their class in a random order and the first share of each class is
+        held out.
         """
         order = rnd.permutation(self.keys("holdout"), "holdout", 0, len(self.labels))[0]
         labels = self.labels[order]

@@ -1,7 +1,8 @@
 """Parties: private rows and a private network behind one door, `handle(request) -> reply`.
 
-A `Cohort` is G parties of equal shape as one batched model; `Party` is the cohort of one that a company runs. What
-must outlive a message is in `state()`: network, optimiser and memory tensors, all with a leading axis G.
+A `Cohort` is G parties of equal shape as one batched model; `Party` is the cohort of one that a
+company runs. What must outlive a message is in `state()`: network, optimiser and memory tensors,
+all with a leading axis G.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,8 +25,8 @@ def _silent(phase: str, step: int, steps: int) -> None:
 
 @dataclass
 class Rows:
-    """What G parties hold, stacked: (G, n, ...) each; bytes for images, floats for tables. Under torchrun the pool is
-    dealt out (`distributed.Dealt`)."""
+    """What G parties hold, stacked: (G, n, ...) each; bytes for images, floats for tables. Under
+    torchrun the pool is dealt out (`distributed.Dealt`)."""
 
     pool: Tensor
     aligned: Tensor
@@ -66,13 +67,19 @@ class Cohort:
     """G parties answering as one batched model."""
 
     def __init__(
-        self, method: Method, rows: Rows, keys: Tensor, net: nn.Module | None = None, progress: Progress = _silent
+        self,
+        method: Method,
+        rows: Rows,
+        keys: Tensor,
+        net: nn.Module | None = None,
+        progress: Progress = _silent,
     ) -> None:
         self.method, self.rows, self.keys, self.progress = method, rows, keys, progress
         self.net = net if net is not None else method.party_net(tuple(rows.pool.shape[2:]), keys)
         self.memory: dict[str, Tensor] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
-        self.absent: dict[str, set[int]] = {}  # names of the state that these members do not hold (yet)
+        # names of the state that these members do not hold (yet)
+        self.absent: dict[str, set[int]] = {}
 
     @property
     def size(self) -> int:
@@ -84,7 +91,8 @@ class Cohort:
         return unstack(self.method.answer(self, request), self.size)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that must outlive a message, names -> tensors (G, ...); copies, which stay as they are."""
+        """Everything that must outlive a message, names -> tensors (G, ...); copies, which stay as
+        they are."""
         state = {f"net.{n}": t.detach().clone() for n, t in self.net.state_dict().items()}
         state |= {f"memory.{n}": t.detach().clone() for n, t in self.memory.items()}
         state |= {n: t for n, t in self._waiting.items() if n.split(".")[1] not in self.optimizers}
@@ -96,46 +104,68 @@ class Cohort:
         return state
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Back to a state of `state()`; optimisers are rebuilt by the method when it next asks for them."""
+        """Back to a state of `state()`; optimisers are rebuilt by the method when it next asks for
+        them."""
         device = self.keys.device
         with torch.no_grad():
             for name, tensor in self.net.state_dict().items():
                 tensor.copy_(state[f"net.{name}"])
-        self.memory = {n.removeprefix("memory."): _copy(t, device) for n, t in state.items() if n.startswith("memory.")}
+        self.memory = {
+            n.removeprefix("memory."): _copy(t, device)
+            for n, t in state.items()
+            if n.startswith("memory.")
+        }
         self.optimizers, self.absent = {}, {}
-        self._waiting = {n: _copy(t, device) for n, t in state.items() if n.startswith("optimizer.")}
+        self._waiting = {
+            n: _copy(t, device) for n, t in state.items() if n.startswith("optimizer.")
+        }
 
     _waiting: dict[str, Tensor] = {}  # noqa: RUF012 -- replaced, never mutated
 
-    def optimizer(self, name: str, make: Callable[[], torch.optim.Optimizer]) -> torch.optim.Optimizer:
+    def optimizer(
+        self, name: str, make: Callable[[], torch.optim.Optimizer]
+    ) -> torch.optim.Optimizer:
         """The optimiser of that name, made on first use, continued after `restore`."""
         if name not in self.optimizers:
             self.optimizers[name] = optimizer = make()
-            _load_slots(optimizer, {n: t for n, t in self._waiting.items() if n.startswith(f"optimizer.{name}.")})
+            _load_slots(
+                optimizer,
+                {n: t for n, t in self._waiting.items() if n.startswith(f"optimizer.{name}.")},
+            )
         return self.optimizers[name]
 
     def kinds(self) -> list[object]:
-        """Members of one kind can be computed together: they hold the same names, their optimisers are at one step."""
+        """Members of one kind can be computed together: they hold the same names, their optimisers
+        are at one step."""
         idle = {n: t for n, t in self._waiting.items() if n.split(".")[1] not in self.optimizers}
         steps = [t.tolist() for n, t in idle.items() if n.endswith(".step")]
-        lacking = [frozenset(n for n, who in self.absent.items() if m in who) for m in range(self.size)]
+        lacking = [
+            frozenset(n for n, who in self.absent.items() if m in who) for m in range(self.size)
+        ]
         return [(lacking[m], tuple(step[m] for step in steps)) for m in range(self.size)]
 
     def take(self, members: list[int]) -> "Cohort":
         """Some members of one kind as a cohort of their own (copies; give back with `put`)."""
-        part = Cohort(self.method, self.rows.take(members), self.keys[members], progress=self.progress)
+        part = Cohort(
+            self.method, self.rows.take(members), self.keys[members], progress=self.progress
+        )
         held = {n: t for n, t in self.state().items() if members[0] not in self.absent.get(n, ())}
         part.restore({n: _members(t, self.size)[members].flatten(0, 1) for n, t in held.items()})
         return part
 
     def put(self, members: list[int], part: "Cohort") -> None:
-        """Takes back what `take` lent out; what only they hold, or no longer hold, is noted in `absent`."""
+        """Takes back what `take` lent out; what only they hold, or no longer hold, is noted in
+        `absent`."""
         whole, piece, everyone = self.state(), part.state(), set(range(self.size))
         absent = {name: self.absent.get(name, set()) | set(members) for name in whole}
         for name, tensor in piece.items():
             mine = _members(tensor, part.size)  # (members, k, ...)
             old = whole.get(name)
-            new = mine.new_zeros(self.size, *mine.shape[1:]) if old is None else _members(old, self.size).clone()
+            new = (
+                mine.new_zeros(self.size, *mine.shape[1:])
+                if old is None
+                else _members(old, self.size).clone()
+            )
             new[members] = mine
             whole[name] = new.flatten(0, 1)
             absent[name] = absent.get(name, everyone) - set(members)
@@ -148,14 +178,19 @@ def _copy(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def _members(tensor: Tensor, size: int) -> Tensor:
-    """(size*k, ...) -> (size, k, ...): a member may own k consecutive entries (an ensemble of k networks)."""
+    """(size*k, ...) -> (size, k, ...): a member may own k consecutive entries (an ensemble of k
+    networks)."""
     return tensor.reshape(size, len(tensor) // size, *tensor.shape[1:])
 
 
 def _slots(optimizer: torch.optim.Optimizer) -> list[tuple[int, dict[str, Tensor]]]:
     params = [p for group in optimizer.param_groups for p in group["params"]]
     found = [(i, optimizer.state.get(p, {})) for i, p in enumerate(params)]
-    return [(i, {k: v for k, v in slots.items() if isinstance(v, Tensor)}) for i, slots in found if slots]
+    return [
+        (i, {k: v for k, v in slots.items() if isinstance(v, Tensor)})
+        for i, slots in found
+        if slots
+    ]
 
 
 def _load_slots(optimizer: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
@@ -170,10 +205,17 @@ class Party(Cohort):
     """One company's party: the cohort of one."""
 
     def __init__(
-        self, method: Method, table: PartyTable, key: int, device: str = "cpu", progress: Progress = _silent
+        self,
+        method: Method,
+        table: PartyTable,
+        key: int,
+        device: str = "cpu",
+        progress: Progress = _silent,
     ) -> None:
         where = torch.device(device)
-        super().__init__(method, Rows.of([table], where), torch.tensor([key], device=where), progress=progress)
+        super().__init__(
+            method, Rows.of([table], where), torch.tensor([key], device=where), progress=progress
+        )
         self.table = table
 
     def handle(self, request: Message) -> Message:

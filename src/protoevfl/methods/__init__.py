@@ -16,7 +16,8 @@ METHODS = {
     "pooled_boosting": "protoevfl.methods.pooled_boosting:PooledBoosting",
     "proto_evfl": "protoevfl.methods.proto_evfl:ProtoEVFL",
 }
-# methods that learn from labels of rows that only the active party has, and those that use rows shared with some
+# methods that learn from labels of rows that only the active party has, and those that use rows
+# shared with some
 EVERY_LABEL = ("local", "vanilla", "ss_vfl_c", "fedcvt", "laser", "proto_evfl")
 EVERY_OVERLAP = ("laser", "proto_evfl")
 

@@ -1,8 +1,10 @@
-"""What the rows to be predicted show: what the parties have in common, uncovered rows, and self-training.
+"""What the rows to be predicted show: what the parties have in common, uncovered rows, and
+self-training.
 
-All parties speak of the same person there. So what several of them see of it can be told from what each sees alone,
-without a label, and what no aligned row covers can be seen, which a party's own pool cannot show. Two folds: what a
-row is thought to be does not teach the regression that predicts it.
+All parties speak of the same person there. So what several of them see of it can be told from what
+each sees alone, without a label, and what no aligned row covers can be seen, which a party's own
+pool cannot show. Two folds: what a row is thought to be does not teach the regression that predicts
+it.
 """
 
 from collections.abc import Sequence
@@ -19,7 +21,8 @@ from protoevfl.methods.unseen import UnseenSettings, class_share, missing_rows, 
 
 
 def look(f_query: Tensor, f: Tensor, width: int, keys: Tensor) -> novelty.Novelty:
-    """Novelty in the joint space of all parties: queries (M, n, d) against aligned rows f (M, N, d)."""
+    """Novelty in the joint space of all parties: queries (M, n, d) against aligned rows f (M, N,
+    d)."""
     return novelty.novelty(joint(f_query, width), joint(f, width), keys, groups=1)
 
 
@@ -35,10 +38,12 @@ def bar_of(found: novelty.Novelty) -> Tensor:
 
 
 def space(f: Tensor, width: int, rows: Tensor) -> Tensor:
-    """Embeddings f (M, n, d) as points (n, D): what the parties have in common, found on some of the rows.
+    """Embeddings f (M, n, d) as points (n, D): what the parties have in common, found on some of
+    the rows.
 
-    Layers count equally: output (the first `width`) and the rest have length one each. Canonical correlations need more
-    rows than an embedding has dimensions, and two parties; else principal components of all embeddings side by side.
+    Layers count equally: output (the first `width`) and the rest have length one each. Canonical
+    correlations need more rows than an embedding has dimensions, and two parties; else principal
+    components of all embeddings side by side.
     """
     layers = [f[..., :width], f[..., width:]] if f.shape[-1] > width else [f]
     f = torch.cat([transport.unit(layer) for layer in layers], -1)
@@ -51,9 +56,12 @@ def space(f: Tensor, width: int, rows: Tensor) -> Tensor:
 
 
 def uncovered(owner: LabelOwner, aligned: Tensor, query: Tensor) -> Tensor:
-    """How much each row of a batch stands for each unseen or rare class -> (names, n); points (N, D) and (n, D)."""
+    """How much each row of a batch stands for each unseen or rare class -> (names, n); points (N,
+    D) and (n, D)."""
     keys, names, near = owner.keys("batch"), owner.unseen + owner.rare, query[None]
-    hidden = torch.isin(owner.labels, torch.tensor(owner.rare, dtype=torch.int64, device=owner.device))
+    hidden = torch.isin(
+        owner.labels, torch.tensor(owner.rare, dtype=torch.int64, device=owner.device)
+    )
     found = novelty.novelty(near, aligned[None, ~hidden], keys, groups=1)
     weight = novelty.members(found, bar_of(found))  # (1, n)
     if owner.rare:
@@ -66,26 +74,35 @@ def uncovered(owner: LabelOwner, aligned: Tensor, query: Tensor) -> Tensor:
 def predict_batch(
     owner: LabelOwner, f: Tensor, f_query: Tensor, here: Tensor, width: int, unseen: UnseenSettings
 ) -> Tensor:
-    """Class probabilities (n, Z) of a batch by kernel ridge regression in the space its rows have in common.
+    """Class probabilities (n, Z) of a batch by kernel ridge regression in the space its rows have
+    in common.
 
-    First the aligned rows teach, and rows nobody covers stand for the classes that lack labels: fully for an unseen
-    one, half (the mean of with and without) for a rare one. Then the batch teaches too, each row with the probabilities
-    it was given (self-training). Parties that are not `here` (M,) are left out.
+    First the aligned rows teach, and rows nobody covers stand for the classes that lack labels:
+    fully for an unseen one, half (the mean of with and without) for a rare one. Then the batch
+    teaches too, each row with the probabilities it was given (self-training). Parties that are not
+    `here` (M,) are left out.
     """
     if len(owner.labels) > unseen.batch_rows:  # time grows with the cube of the rows
-        some = rnd.permutation(owner.keys("labels"), "rows", 0, len(owner.labels))[0][: unseen.batch_rows]
+        some = rnd.permutation(owner.keys("labels"), "rows", 0, len(owner.labels))[0][
+            : unseen.batch_rows
+        ]
         owner, f = replace(owner, labels=owner.labels[some]), f[:, some]
     known, n, device = len(owner.labels), f_query.shape[1], f.device
     order = rnd.permutation(owner.keys("fold"), "fold", 0, n)[0]
     fold = order % 2
-    halves = [((fold == k) & (order < 2 * unseen.batch_rows)).nonzero()[:, 0] for k in (0, 1)]  # those that teach
+    # those that teach
+    halves = [((fold == k) & (order < 2 * unseen.batch_rows)).nonzero()[:, 0] for k in (0, 1)]
     both = torch.cat([torch.arange(known, device=device), *(known + half for half in halves)])
     x = space(torch.cat([f[here], f_query[here]], 1), width, both)
     aligned, query = x[:known], x[known:]
-    labels, apart = F.one_hot(owner.labels, owner.classes).float(), unseen.kernel_width * ridge.spread(aligned)
+    labels, apart = (
+        F.one_hot(owner.labels, owner.classes).float(),
+        unseen.kernel_width * ridge.spread(aligned),
+    )
 
     def taught(shares: Sequence[Tensor]) -> Tensor:
-        """Probabilities (n, Z): rows of a fold teach the other, in so far as they stand for each class (rows, Z)."""
+        """Probabilities (n, Z): rows of a fold teach the other, in so far as they stand for each
+        class (rows, Z)."""
         p = labels.new_zeros(n, owner.classes)
         for k, (half, share) in enumerate(zip(halves, shares, strict=True)):
             total = share.sum(1)
@@ -104,8 +121,14 @@ def predict_batch(
         for share, weights in zip(shares, found, strict=True):
             share[:, list(names)] = (lacks * weights / weights.sum(1, keepdim=True)).T
     p = taught(shares)
-    if rare := list(owner.rare):  # that uncovered rows are of a rare class is a guess: half the belief to its labels
-        p = (p + taught([share.index_fill(1, torch.tensor(rare, device=device), 0.0) for share in shares])) / 2
+    # that uncovered rows are of a rare class is a guess: half the belief to its labels
+    if rare := list(owner.rare):
+        p = (
+            p
+            + taught(
+                [share.index_fill(1, torch.tensor(rare, device=device), 0.0) for share in shares]
+            )
+        ) / 2
     confidence = (p.log() * ridge.sureness(aligned, labels, apart)).softmax(1).amax(1).mean()
     for _ in range(unseen.turns if unseen.self_training else 0):
         sharp = p.square() / p.square().sum(1, keepdim=True)
@@ -113,16 +136,21 @@ def predict_batch(
     return ridge.as_sure(p, confidence)  # self-training makes surer than it makes better
 
 
-def agree(found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: Tensor, aligned: Tensor) -> list[Tensor]:
-    """The groups (names, n) of both folds in one order, by their weighted means; named where the owner can tell.
+def agree(
+    found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: Tensor, aligned: Tensor
+) -> list[Tensor]:
+    """The groups (names, n) of both folds in one order, by their weighted means; named where the
+    owner can tell.
 
-    Groups of two folds are matched by similarity (Hungarian). Which group has which name cannot be learned from the
-    data: it is told by attributes of the classes (`owner.attributes`) and, before them, by an example row of a class
-    (`owner.examples`), which takes the group most like it. Joint embeddings: queries (n, D), aligned (N, D).
+    Groups of two folds are matched by similarity (Hungarian). Which group has which name cannot be
+    learned from the data: it is told by attributes of the classes (`owner.attributes`) and, before
+    them, by an example row of a class (`owner.examples`), which takes the group most like it. Joint
+    embeddings: queries (n, D), aligned (N, D).
     """
     if len(owner.unseen) < 2:
         return found
-    means = [w @ x / w.sum(1, keepdim=True) for w, x in zip(found, rows, strict=True)]  # (groups, D)
+    # (groups, D)
+    means = [w @ x / w.sum(1, keepdim=True) for w, x in zip(found, rows, strict=True)]
     other = _match(transport.unit(means[0]) @ transport.unit(means[1]).T)
     found, means = [found[0], found[1][other]], [means[0], means[1][other]]
     wish = fit_of_attributes(owner, aligned, (means[0] + means[1]) / 2)  # (name, group)
@@ -135,14 +163,18 @@ def agree(found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: T
     return [w[order] for w in found]
 
 
-def fit_of_attributes(owner: LabelOwner, aligned: Tensor, groups: Tensor, ridge: float = 100.0) -> Tensor:
-    """How well each unseen class (rows) fits each group (columns) by its attributes; zeros where none are given.
+def fit_of_attributes(
+    owner: LabelOwner, aligned: Tensor, groups: Tensor, ridge: float = 100.0
+) -> Tensor:
+    """How well each unseen class (rows) fits each group (columns) by its attributes; zeros where
+    none are given.
 
         W = argmin_W  sum_i |a_y(i) - W (f_i - f)|^2 + ridge s |W|^2,      fit[z, g] = a_z . W (x_g - f)
 
-    f_i, y(i): joint embedding (D,) and class of aligned row i; f: mean of the f_i; s: mean eigenvalue of their scatter;
-    x_g: mean of group g; a_z: attributes (K,) of class z, standardised over the classes. In a bijection the largest sum
-    of inner products is the smallest sum of squared distances, and an intercept changes nothing.
+    f_i, y(i): joint embedding (D,) and class of aligned row i; f: mean of the f_i; s: mean
+    eigenvalue of their scatter; x_g: mean of group g; a_z: attributes (K,) of class z, standardised
+    over the classes. In a bijection the largest sum of inner products is the smallest sum of
+    squared distances, and an intercept changes nothing.
     """
     if owner.attributes is None:
         return torch.zeros(len(owner.unseen), len(groups), device=groups.device)
@@ -151,7 +183,9 @@ def fit_of_attributes(owner: LabelOwner, aligned: Tensor, groups: Tensor, ridge:
     middle = aligned.mean(0)
     x = aligned - middle
     scatter = x.T @ x  # (D, D)
-    penalty = ridge * scatter.diagonal().mean().clamp(min=1e-6) * torch.eye(len(scatter), device=x.device)
+    penalty = (
+        ridge * scatter.diagonal().mean().clamp(min=1e-6) * torch.eye(len(scatter), device=x.device)
+    )
     w: Tensor = torch.linalg.solve(scatter + penalty, x.T @ a[owner.labels])  # (D, K)
     return a[list(owner.unseen)] @ ((groups - middle) @ w).T
 

@@ -1,8 +1,11 @@
-"""Gradient boosting as plain tensors: scikit-learn fits, the trees are kept as arrays and walked without it.
+"""Gradient boosting as plain tensors: scikit-learn fits, the trees are kept as arrays and walked
+without it.
 
-A kept run must not depend on pickled objects, so a fitted ensemble becomes tensors that safetensors can hold:
+A kept run must not depend on pickled objects, so a fitted ensemble becomes tensors that safetensors
+can hold:
 
-    feature, threshold, left, right, value, leaf   (members, nodes)   all trees of a member one after the other
+    feature, threshold, left, right, value, leaf   (members, nodes)   all trees of a member one
+    after the other
     root                                           (members, trees)   where each tree begins
     base                                           (members, Z)       the score every row starts with
 
@@ -31,24 +34,33 @@ CHUNK = 1 << 22  # (row, tree) pairs walked at a time
 FEW_CELLS = 1_000_000  # below this threads wait for each other longer than they work
 
 
-def fit_boosting(x: NDArray[np.float32], y: NDArray[np.int64], seed: int, settings: Mapping[str, Any]) -> Any:
-    """One fitted scikit-learn model on rows x (n, D) with classes y (n,); rows of one class have nothing to tell."""
+def fit_boosting(
+    x: NDArray[np.float32], y: NDArray[np.int64], seed: int, settings: Mapping[str, Any]
+) -> Any:
+    """One fitted scikit-learn model on rows x (n, D) with classes y (n,); rows of one class have
+    nothing to tell."""
     from sklearn.dummy import DummyClassifier
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
     if len(np.unique(y)) == 1:
         return DummyClassifier(strategy="prior").fit(x, y)
-    model = HistGradientBoostingClassifier(random_state=seed % 2**31, early_stopping=False, **settings)
+    model = HistGradientBoostingClassifier(
+        random_state=seed % 2**31, early_stopping=False, **settings
+    )
     with threadpool_limits(1 if x.size < FEW_CELLS else None):
         return model.fit(x, y)
 
 
 def as_tensors(models: Sequence[Any], classes: int) -> dict[str, Tensor]:
-    """The trees of several fitted models as tensors; a class a model never saw gets the score -inf."""
+    """The trees of several fitted models as tensors; a class a model never saw gets the score
+    -inf."""
     parts: list[dict[str, Tensor]] = [_one(model, classes) for model in models]
     most = {name: max(len(part[name]) for part in parts) for name in NAMES}
-    return {name: torch.stack([_padded(part[name], most[name], name) for part in parts]) for name in NAMES}
+    return {
+        name: torch.stack([_padded(part[name], most[name], name) for part in parts])
+        for name in NAMES
+    }
 
 
 def _one(model: Any, classes: int) -> dict[str, Tensor]:

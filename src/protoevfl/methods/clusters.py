@@ -8,7 +8,8 @@ from protoevfl.core import random as rnd
 
 @torch.no_grad()
 def k_means(x: Tensor, groups: int, keys: Tensor, steps: int = 15, restarts: int = 4) -> Tensor:
-    """Cluster numbers (G, N) of rows x (G, N, d): the best of some restarts, each seeded by k-means++.
+    """Cluster numbers (G, N) of rows x (G, N, d): the best of some restarts, each seeded by
+    k-means++.
 
     >>> x = torch.tensor([[[0.0], [0.1], [5.0], [5.1]]])
     >>> found = k_means(x, 2, torch.tensor([1]))[0]
@@ -19,7 +20,8 @@ def k_means(x: Tensor, groups: int, keys: Tensor, steps: int = 15, restarts: int
     many = torch.stack([rnd.derive(keys, "restart", r) for r in range(restarts)], 1).flatten()
     centres = _seeds(x, groups, many)
     for _ in range(steps):
-        near = torch.nn.functional.one_hot(torch.cdist(x, centres).argmin(-1), groups).to(x)  # (G*R, N, K)
+        # (G*R, N, K)
+        near = torch.nn.functional.one_hot(torch.cdist(x, centres).argmin(-1), groups).to(x)
         count = near.sum(1)[..., None]
         centres = torch.where(count > 0, near.mT @ x / count.clamp(min=1), centres)
     distance, label = torch.cdist(x, centres).min(-1)  # (G*R, N)
@@ -28,13 +30,16 @@ def k_means(x: Tensor, groups: int, keys: Tensor, steps: int = 15, restarts: int
 
 
 def _seeds(x: Tensor, groups: int, keys: Tensor) -> Tensor:
-    """k-means++: each next centre is a row drawn in proportion to its squared distance to the nearest centre."""
+    """k-means++: each next centre is a row drawn in proportion to its squared distance to the
+    nearest centre."""
     members = torch.arange(len(x), device=x.device)
     draws = rnd.uniform(keys, "seeds", 0, (groups,))  # (G*R, K)
     pick = (draws[:, 0] * x.shape[1]).long()
     centres = x[members, pick][:, None]  # (G*R, 1, d)
     for k in range(1, groups):
         weight = torch.cdist(x, centres).amin(-1).square().cumsum(1)  # (G*R, N)
-        at = torch.searchsorted(weight, draws[:, k : k + 1] * weight[:, -1:], right=True).clamp(max=x.shape[1] - 1)
+        at = torch.searchsorted(weight, draws[:, k : k + 1] * weight[:, -1:], right=True).clamp(
+            max=x.shape[1] - 1
+        )
         centres = torch.cat([centres, x[members[:, None], at]], 1)
     return centres

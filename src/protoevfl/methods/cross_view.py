@@ -1,11 +1,14 @@
-"""FedCVT's arithmetic at the label owner: three heads a pair of parties, estimates of what the other side would say.
+"""FedCVT's arithmetic at the label owner: three heads a pair of parties, estimates of what the
+other side would say.
 
-A pair is the active party a and one other party b. Representations r = [u, c] are a unique and a common half, width 2d.
+A pair is the active party a and one other party b. Representations r = [u, c] are a unique and a
+common half, width 2d.
 
     estimate of b from a row of a:   u^_b = softmax(u_a U_a^T / sqrt d) U_b      c^_b = softmax(c_a C_b^T / sqrt d) C_b
 
-with U, C of the aligned rows of the batch. Heads: joint on [r_a, r_b], guest on r_a, host on r_b. A pool row is used
-where the three heads (the missing side estimated) agree with confidence. Every tensor has a leading axis E of models.
+with U, C of the aligned rows of the batch. Heads: joint on [r_a, r_b], guest on r_a, host on r_b. A
+pool row is used where the three heads (the missing side estimated) agree with confidence. Every
+tensor has a leading axis E of models.
 """
 
 import torch
@@ -21,7 +24,9 @@ from protoevfl.head import HeadNet, HeadSettings
 class ThreeHeads(nn.Module):
     """Joint, guest and host heads of E models and P pairs; the guest head is one for all pairs."""
 
-    def __init__(self, keys: Tensor, pairs: int, width: int, classes: int, settings: HeadSettings) -> None:
+    def __init__(
+        self, keys: Tensor, pairs: int, width: int, classes: int, settings: HeadSettings
+    ) -> None:
         super().__init__()
         many = torch.stack([rnd.derive(keys, "pair", p) for p in range(pairs)], 1).flatten()
         self.joint = HeadNet(rnd.derive(many, "joint"), 2, width, classes, settings)
@@ -39,7 +44,8 @@ class ThreeHeads(nn.Module):
 
 
 def estimate(query: Tensor, own: Tensor, other: Tensor, leave_out: bool = False) -> Tensor:
-    """The other side's r (..., n, 2d) for rows `query` (..., n, 2d), by attention over aligned rows own, other.
+    """The other side's r (..., n, 2d) for rows `query` (..., n, 2d), by attention over aligned rows
+    own, other.
 
     With `leave_out` the rows are the aligned ones themselves and a row does not see itself.
     """
@@ -50,7 +56,9 @@ def estimate(query: Tensor, own: Tensor, other: Tensor, leave_out: bool = False)
 def _attend(q: Tensor, k: Tensor, v: Tensor, leave_out: bool) -> Tensor:
     scores = q @ k.mT / q.shape[-1] ** 0.5  # (..., n, B)
     if leave_out and scores.shape[-1] > 1:
-        scores = scores.masked_fill(torch.eye(scores.shape[-1], dtype=torch.bool, device=q.device), -torch.inf)
+        scores = scores.masked_fill(
+            torch.eye(scores.shape[-1], dtype=torch.bool, device=q.device), -torch.inf
+        )
     out: Tensor = scores.softmax(-1) @ v
     return out
 
@@ -81,5 +89,6 @@ def supervised(logits: Tensor, targets: Tensor) -> Tensor:
 
 def pseudo_labelled(logits: Tensor, label: Tensor, counts: Tensor) -> Tensor:
     """The same for pool rows with pseudo-labels (E, P, B), those that count only -> (E,)."""
-    each = F.cross_entropy(logits.movedim(-1, 1), label.expand(3, *label.shape), reduction="none")  # (3, E, P, B)
+    # (3, E, P, B)
+    each = F.cross_entropy(logits.movedim(-1, 1), label.expand(3, *label.shape), reduction="none")
     return (each * counts).mean(-1).sum(0).mean(-1)

@@ -32,8 +32,11 @@ def member_keys(keys: Tensor, models: int) -> Tensor:
 
 
 def wide(cohort: Cohort, net: nn.Module, models: int) -> Cohort:
-    """The same parties with each of their `models` networks as a member of its own, for work without messages."""
-    pool, aligned = (part.repeat_interleave(models, 0) for part in (cohort.rows.pool, cohort.rows.aligned))
+    """The same parties with each of their `models` networks as a member of its own, for work
+    without messages."""
+    pool, aligned = (
+        part.repeat_interleave(models, 0) for part in (cohort.rows.pool, cohort.rows.aligned)
+    )
     rows = Rows(pool, aligned, aligned[:, :0], cohort.rows.spans)
     return Cohort(cohort.method, rows, member_keys(cohort.keys, models), net, cohort.progress)
 

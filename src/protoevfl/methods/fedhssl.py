@@ -5,9 +5,10 @@
     2  guided local, all own rows:  1/2 [D(p1,z2) + D(p2,z1)] + guidance/2 [D(p1,c2) + D(p2,c1)],  c: cross encoder
     3  tops, projectors and predictors of the local encoders are averaged over the parties
 
-Then split learning on the mean of both encoders. An epoch is two exchanges: projections of the aligned rows go up with
-the averaged parameters' arrival; the active party's go down, parameters come up. Departs: projections are exchanged
-once an epoch, not once a batch (they are constants of the loss either way), and momentum starts anew each epoch.
+Then split learning on the mean of both encoders. An epoch is two exchanges: projections of the
+aligned rows go up with the averaged parameters' arrival; the active party's go down, parameters
+come up. Departs: projections are exchanged once an epoch, not once a batch (they are constants of
+the loss either way), and momentum starts anew each epoch.
 """
 
 from collections.abc import Mapping
@@ -59,7 +60,8 @@ class HybridSettings:
 
 
 class Net(nn.Module):
-    """What a party holds: both branches while pre-training, `models` fine-tuned copies of both encoders after it."""
+    """What a party holds: both branches while pre-training, `models` fine-tuned copies of both
+    encoders after it."""
 
     def __init__(self, shape: tuple[int, ...], keys: Tensor, width: int, models: int) -> None:
         super().__init__()
@@ -156,15 +158,32 @@ class FedHSSL(SplitLearning):
         tracked(net.cross, False)
         self.fit(loss, net.local, keys, rows.shape[1], self.pre.batch, epoch, self.pre.local_epochs)
 
-    def fit(self, loss: Loss, branch: nn.Module, keys: Tensor, rows: int, batch: int, epoch: int, epochs: int) -> None:
+    def fit(
+        self,
+        loss: Loss,
+        branch: nn.Module,
+        keys: Tensor,
+        rows: int,
+        batch: int,
+        epoch: int,
+        epochs: int,
+    ) -> None:
         """Training between two exchanges; the rate falls from one to the next."""
         scale = batch / 256 if self.pre.optimizer == "sgd" else 0.02
         branch.train()
         fit(
-            loss, branch.parameters(), keys, rows, epochs=epochs, batch=batch, decay=False,
-            lr=self.pre.lr * scale * cosine(epoch, self.pre.epochs), weight_decay=self.pre.weight_decay,
-            optimizer=self.pre.optimizer, purpose="pre-training",
-        )  # fmt: skip
+            loss,
+            branch.parameters(),
+            keys,
+            rows,
+            epochs=epochs,
+            batch=batch,
+            decay=False,
+            lr=self.pre.lr * scale * cosine(epoch, self.pre.epochs),
+            weight_decay=self.pre.weight_decay,
+            optimizer=self.pre.optimizer,
+            purpose="pre-training",
+        )
 
     # ------------------------------------------------------------ owner side
 
@@ -186,13 +205,15 @@ def net_of(cohort: Cohort) -> Net:
 
 @torch.no_grad()
 def project(cohort: Cohort) -> Tensor:
-    """Projections of the aligned rows (G, N_a, width), unit rows; normalised over these rows themselves."""
+    """Projections of the aligned rows (G, N_a, width), unit rows; normalised over these rows
+    themselves."""
     out: Tensor = tracked(net_of(cohort).cross, False)(inputs(cohort.rows.aligned))
     return unit(out)
 
 
 def goals(owner: LabelOwner, z: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """What each party predicts: passive parties the active party's projections, the active party the others' mean.
+    """What each party predicts: passive parties the active party's projections, the active party
+    the others' mean.
 
     The mean over passive parties of D(p, z_m) is linear in the unit rows z_m, so their mean serves.
     """

@@ -1,7 +1,9 @@
-"""The networks of FedHSSL: a cross-party and a local encoder a party, each with a projector and a predictor.
+"""The networks of FedHSSL: a cross-party and a local encoder a party, each with a projector and a
+predictor.
 
-The local encoder's last layers (its top: the linear layers of LeNet, the second layer of a table's perceptron), its
-projector and its predictor have the same shape at every party and are averaged; the bottom is private.
+The local encoder's last layers (its top: the linear layers of LeNet, the second layer of a table's
+perceptron), its projector and its predictor have the same shape at every party and are averaged;
+the bottom is private.
 """
 
 import torch
@@ -12,17 +14,21 @@ from protoevfl.models import BatchNorm, Extractor, LeNet, Linear, extractor, row
 
 
 class Perceptron(nn.Module):
-    """Linear layers with batch-norm and ReLU between them; a projector also normalises its output."""
+    """Linear layers with batch-norm and ReLU between them; a projector also normalises its
+    output."""
 
     def __init__(self, keys: Tensor, name: str, sizes: tuple[int, ...], last_norm: bool) -> None:
         super().__init__()
         pairs = list(zip(sizes, sizes[1:], strict=False))
         inner = len(pairs) - 1
         self.linears = nn.ModuleList(
-            Linear(keys, f"{name}{n}", i, o, bias=n == inner and not last_norm) for n, (i, o) in enumerate(pairs)
+            Linear(keys, f"{name}{n}", i, o, bias=n == inner and not last_norm)
+            for n, (i, o) in enumerate(pairs)
         )
         self.norms = nn.ModuleList(
-            BatchNorm(keys, o, affine=n < inner) for n, (_, o) in enumerate(pairs) if n < inner or last_norm
+            BatchNorm(keys, o, affine=n < inner)
+            for n, (_, o) in enumerate(pairs)
+            if n < inner or last_norm
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -34,12 +40,15 @@ class Perceptron(nn.Module):
 
 
 class Branch(nn.Module):
-    """Encoder, 3-layer projector, 2-layer predictor: z = projector(encoder(x)), p = predictor(z)."""
+    """Encoder, 3-layer projector, 2-layer predictor: z = projector(encoder(x)), p =
+    predictor(z)."""
 
     def __init__(self, shape: tuple[int, ...], keys: Tensor, width: int) -> None:
         super().__init__()
         self.encoder: Extractor = extractor(shape, keys)
-        self.projector = Perceptron(keys, "projector", (self.encoder.width, width, width, width), True)
+        self.projector = Perceptron(
+            keys, "projector", (self.encoder.width, width, width, width), True
+        )
         self.predictor = Perceptron(keys, "predictor", (width, width // 2, width), False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,7 +58,11 @@ class Branch(nn.Module):
     def shareable(self) -> list[nn.Module]:
         """Top, projector and predictor."""
         names = ("fc1", "bn3", "fc2", "bn4") if isinstance(self.encoder, LeNet) else ("fc2", "bn2")
-        return [*(self.encoder.get_submodule(name) for name in names), self.projector, self.predictor]
+        return [
+            *(self.encoder.get_submodule(name) for name in names),
+            self.projector,
+            self.predictor,
+        ]
 
 
 class Pair(nn.Module):

@@ -1,19 +1,22 @@
-"""The joint model of tables: the active party's own score, the others' features on top, shrunk to the own model.
+"""The joint model of tables: the active party's own score, the others' features on top, shrunk to
+the own model.
 
     logit_z = a s_z + b_z + x . w_z
     min  sum_i -log p_i(y_i) + (a - 1)^2 / 2 + lambda |w|^2 / 2
 
-s_z: own log-probabilities, honest on the rows learnt from (methods/own_model.py); x: the features that the parties
-present sent, as principal directions of a kernel that is half linear and half Gaussian. Models of several lambdas are
-averaged by their cross-validated likelihood.
+s_z: own log-probabilities, honest on the rows learnt from (methods/own_model.py); x: the features
+that the parties present sent, as principal directions of a kernel that is half linear and half
+Gaussian. Models of several lambdas are averaged by their cross-validated likelihood.
 
 gate     t = mean / standard error of the cross-validated gain over the own model, row by row
          rho = clip(t - LEAST_GAIN, 0, 1);  logits = own + rho (joint - own)
          where the shared rows show no gain the own model answers, unchanged
 rates    the shared rows are few, the own model's labels many: class shifts make the mean probabilities of the shared
-         rows equal to the own model's, unless the class counts contradict it by over two standard errors
+         rows equal to the own model's, unless the class counts contradict it by over two standard
+         errors
 
-Without an own model s_z are the log class rates of the shared rows, and the gate compares with these.
+Without an own model s_z are the log class rates of the shared rows, and the gate compares with
+these.
 """
 
 from collections.abc import Sequence
@@ -41,7 +44,8 @@ CHUNK = 8192  # rows predicted at a time
 
 @dataclass(frozen=True)
 class Kernel:
-    """k(x, x') = (1 - MIX) x . x' / length + MIX exp(-|x - x'|^2 / distance): linear, and near rows alike."""
+    """k(x, x') = (1 - MIX) x . x' / length + MIX exp(-|x - x'|^2 / distance): linear, and near rows
+    alike."""
 
     anchors: Floats  # (n, D) the rows learnt from
     distance: float  # median squared distance of the anchors
@@ -77,7 +81,10 @@ class Joint:
 
     def predict(self, own: Floats, features: Floats) -> Floats:
         """Probabilities (n, Z) from own scores (n, Z) and the parties' features (n, D)."""
-        parts = [self._logits(own[i : i + CHUNK], features[i : i + CHUNK]) for i in range(0, len(own), CHUNK)]
+        parts = [
+            self._logits(own[i : i + CHUNK], features[i : i + CHUNK])
+            for i in range(0, len(own), CHUNK)
+        ]
         return softmax(np.concatenate(parts) + self.shift) if parts else own.copy()
 
     def _logits(self, own: Floats, features: Floats) -> Floats:
@@ -102,7 +109,8 @@ def log_loss(logits: Floats, labels: NDArray[np.int64]) -> Floats:
 
 
 def fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], seed: int = 0) -> Joint:
-    """The joint model from own scores (n, Z), features (n, D) of the parties present, and labels (n,)."""
+    """The joint model from own scores (n, Z), features (n, D) of the parties present, and labels
+    (n,)."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # matrices this small are slower on several threads
@@ -137,7 +145,9 @@ def _fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], seed: i
     return Joint(kernel, basis, fitted, own_shift, shift, gate, t)
 
 
-def _cross_validated(own: Floats, x: Floats, labels: NDArray[np.int64], path: Floats, seed: int) -> Floats:
+def _cross_validated(
+    own: Floats, x: Floats, labels: NDArray[np.int64], path: Floats, seed: int
+) -> Floats:
     """Log-loss (lambdas, n) of every row by models that have not seen it, mean over the repeats."""
     small = len(labels) * own.shape[1] <= SMALL  # few rows and classes: more folds, several times
     folds, repeats = (FOLDS, REPEATS) if small else (FOLDS // 2, 1)
@@ -152,7 +162,8 @@ def _cross_validated(own: Floats, x: Floats, labels: NDArray[np.int64], path: Fl
 
 
 def _stratified(labels: NDArray[np.int64], folds: int, seed: int) -> list[tuple[Any, Any]]:
-    """Folds with the classes in equal shares where they can be: rows sorted by class are dealt out in turn."""
+    """Folds with the classes in equal shares where they can be: rows sorted by class are dealt out
+    in turn."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
@@ -168,8 +179,11 @@ def _logits(fitted: Floats, own: Floats, x: Floats) -> Floats:
     return logits
 
 
-def _fit(own: Floats, x: Floats, labels: NDArray[np.int64], strength: float, start: Floats | None = None) -> Floats:
-    """(a, b, w) as one vector; x has nearly orthogonal columns, so a diagonal scaling is a good preconditioner."""
+def _fit(
+    own: Floats, x: Floats, labels: NDArray[np.int64], strength: float, start: Floats | None = None
+) -> Floats:
+    """(a, b, w) as one vector; x has nearly orthogonal columns, so a diagonal scaling is a good
+    preconditioner."""
     from scipy.optimize import minimize
 
     rows, directions = x.shape
@@ -190,7 +204,9 @@ def _fit(own: Floats, x: Floats, labels: NDArray[np.int64], strength: float, sta
         weights = fitted[1 + classes :].reshape(directions, classes)
         logits = slope * own + level + x @ weights
         error = softmax(logits) - onehot
-        penalty = (slope - 1) ** 2 / 2 + strength * (weights**2).sum() / 2 + 0.005 * (level**2).sum()
+        penalty = (
+            (slope - 1) ** 2 / 2 + strength * (weights**2).sum() / 2 + 0.005 * (level**2).sum()
+        )
         gradient = np.concatenate(
             [
                 [(error * own).sum() + slope - 1],
@@ -218,7 +234,8 @@ def class_shift(logits: Floats, rates: Floats) -> Floats:
 
 
 def _own_shift(own: Floats, labels: NDArray[np.int64]) -> Floats:
-    """The own model's class shift on the shared rows; zero unless their class counts are two standard errors off."""
+    """The own model's class shift on the shared rows; zero unless their class counts are two
+    standard errors off."""
     classes = own.shape[1]
     p = softmax(own)
     rows = len(labels)
@@ -233,7 +250,8 @@ def _own_shift(own: Floats, labels: NDArray[np.int64]) -> Floats:
 def predict_joint(owner: LabelOwner, query: Tensor, here: Tensor) -> Tensor:
     """Probabilities (n, Z) of query features (M, n, d) from the parties present `here` (M,).
 
-    The active party's columns enter through its own model where it has one, else as features like everybody's.
+    The active party's columns enter through its own model where it has one, else as features like
+    everybody's.
     """
     with_own = has_own_model(owner) and bool(here[0])
     senders = [m for m in here.nonzero()[:, 0].tolist() if m or not with_own]

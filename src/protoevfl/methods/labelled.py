@@ -1,10 +1,13 @@
-"""Baselines with every label of the active party: its extractor is first trained on all its labelled rows.
+"""Baselines with every label of the active party: its extractor is first trained on all its
+labelled rows.
 
-    min over E_0, W of  mean over its labelled rows of  cross-entropy( W E_0(x) + log(rate_z / shared_z), y )
+    min over E_0, W of  mean over its labelled rows of  cross-entropy( W E_0(x) + log(rate_z /
+    shared_z), y )
 
-The head W is thrown away; the joint training then starts from E_0. `rate` are the class rates of all its labelled rows,
-`shared` those of the rows shared with the others: softmax(W E_0(x)) answers with the rates of the latter, on which the
-joint training goes on (logit adjustment, Menon et al. 2021). Owner and extractor are the same company: nothing crosses.
+The head W is thrown away; the joint training then starts from E_0. `rate` are the class rates of
+all its labelled rows, `shared` those of the rows shared with the others: softmax(W E_0(x)) answers
+with the rates of the latter, on which the joint training goes on (logit adjustment, Menon et al.
+2021). Owner and extractor are the same company: nothing crosses.
 """
 
 from collections.abc import Generator
@@ -27,7 +30,8 @@ from protoevfl.models import Linear, embed, inputs
 
 @dataclass(frozen=True)
 class LabelledSettings:
-    """How all labels of the active party are learnt from, where it has more than those of the shared rows."""
+    """How all labels of the active party are learnt from, where it has more than those of the
+    shared rows."""
 
     steps: int = 1000
     batch: int = 256
@@ -48,8 +52,11 @@ def labelled_rows(owner: LabelOwner) -> tuple[Tensor, Tensor]:
 
 
 def rate_offsets(labels: Tensor, shared: Tensor, classes: int) -> Tensor:
-    """log(rate_z / shared_z) (Z,): class rates of `labels` over those of `shared`, each with one row more per class."""
-    counts = torch.stack([torch.bincount(part, minlength=classes) + 1.0 for part in (labels, shared)])
+    """log(rate_z / shared_z) (Z,): class rates of `labels` over those of `shared`, each with one
+    row more per class."""
+    counts = torch.stack(
+        [torch.bincount(part, minlength=classes) + 1.0 for part in (labels, shared)]
+    )
     rates = counts / counts.sum(1, keepdim=True)
     return (rates[0] / rates[1]).log()
 
@@ -62,12 +69,15 @@ def pre_train(owner: LabelOwner) -> Generator[Any, Any, None]:
     yield Report("all labels", 1, 1)
 
 
-def learn_labels(cohort: Cohort, net: Ensemble, request: LearnLabels, settings: LabelledSettings) -> None:
+def learn_labels(
+    cohort: Cohort, net: Ensemble, request: LearnLabels, settings: LabelledSettings
+) -> None:
     """Trains every network of every member on the rows of the request."""
     shape = cohort.rows.pool.shape[2:]
     rows = request.rows.view(*request.rows.shape[:2], *shape)
     keys = member_keys(rnd.derive(cohort.keys, "all labels"), net.models)
-    member = torch.arange(cohort.size, device=rows.device).repeat_interleave(net.models)  # (G models,)
+    # (G models,)
+    member = torch.arange(cohort.size, device=rows.device).repeat_interleave(net.models)
     width = embed(net, rows[:, :1]).shape[-1] // net.models
     head = Linear(keys, "all labels", width, request.offsets.shape[-1])
     offsets = request.offsets[member, None]

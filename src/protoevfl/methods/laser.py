@@ -1,14 +1,16 @@
 """LASER-VFL (arXiv 2410.22564): one model that predicts with any subset of the parties.
 
-    L = sum over k, j of  a_j CE( head_k( mean_{m in S_kj} z_m ), y ),   S_kj a random set of j parties that holds k
+    L = sum over k, j of  a_j CE( head_k( mean_{m in S_kj} z_m ), y ),   S_kj a random set of j
+    parties that holds k
 
-Each party has an extractor and a fusion head that takes the mean of the blocks present. For every row, head and size
-one subset is drawn; a_j = C(M-1, j-1) / j makes every non-empty subset count the same (its loss the mean over its
-members), `weights = "sizes"` every size. A subset predicts by the mean of its members' heads.
-With every label of the active party, rows that only it has and rows it shares with some take part as well, with the
-parties that have them; batches are of one kind of row, and S_kj holds parties that have the row.
-Departs: the heads sit with the label owner, who alone holds labels here; bytes are those of split learning. An epoch
-has `own_batches` batches of each other kind of row to one of shared rows, which are not lost among thousands then.
+Each party has an extractor and a fusion head that takes the mean of the blocks present. For every
+row, head and size one subset is drawn; a_j = C(M-1, j-1) / j makes every non-empty subset count the
+same (its loss the mean over its members), `weights = "sizes"` every size. A subset predicts by the
+mean of its members' heads. With every label of the active party, rows that only it has and rows it
+shares with some take part as well, with the parties that have them; batches are of one kind of row,
+and S_kj holds parties that have the row. Departs: the heads sit with the label owner, who alone
+holds labels here; bytes are those of split learning. An epoch has `own_batches` batches of each
+other kind of row to one of shared rows, which are not lost among thousands then.
 """
 
 import math
@@ -36,22 +38,31 @@ class Laser(SplitLearning):
 
     name: ClassVar[str] = "laser"
     weights: str = "subsets"  # or "sizes"
-    own_batches: int = 4  # with every label: batches of each other kind of row to one of rows that all parties have
+    # with every label: batches of each other kind of row to one of rows that all parties have
+    own_batches: int = 4
 
     def train(self, owner: LabelOwner) -> Talk:
         if owner.own is not None and self.decay:
-            raise UserError("laser.decay counts the steps of shared rows; leave it off with labels of other rows")
+            raise UserError(
+                "laser.decay counts the steps of shared rows; leave it off with labels of other "
+                "rows"
+            )
         yield from self.fine_tune(owner)
 
     def plan(self, owner: LabelOwner, epoch: int) -> Iterator[Batch]:
         kinds = row_kinds(owner) if owner.own is not None else []
-        orders = [rnd.permutation(owner.keys(f"kind {i}"), "epoch", epoch, len(k)) for i, k in enumerate(kinds)]
+        orders = [
+            rnd.permutation(owner.keys(f"kind {i}"), "epoch", epoch, len(k))
+            for i, k in enumerate(kinds)
+        ]
         for step, shared in enumerate(super().plan(owner, epoch)):
             yield shared
             for kind, (order,) in zip(kinds, orders, strict=True):
                 for turn in range(self.own_batches):
                     start = (step * self.own_batches + turn) * self.batch
-                    places = torch.arange(start, start + min(self.batch, len(kind)), device=order.device)
+                    places = torch.arange(
+                        start, start + min(self.batch, len(kind)), device=order.device
+                    )
                     yield kind.batch(order[places % len(kind)])
 
     def head(self, keys: Tensor, parties: int, width: int, classes: int) -> nn.Module:
@@ -60,7 +71,9 @@ class Laser(SplitLearning):
         settings = HeadSettings(hidden=self.hidden, dropout=self.dropout, gate=False, adaptor=False)
         return HeadNet(many, 1, width, classes, settings)
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Tensor, step: rnd.Counter, batch: Batch) -> Tensor:
+    def loss(
+        self, head: nn.Module, z: Tensor, targets: Tensor, step: rnd.Counter, batch: Batch
+    ) -> Tensor:
         assert isinstance(head, HeadNet)
         e, parties, rows = z.shape[:3]
         here = torch.tensor([m in batch.rows for m in range(parties)], device=z.device)
@@ -70,7 +83,8 @@ class Laser(SplitLearning):
         logits = head(x, step=step).view(e, parties, parties, rows, -1)
         if batch.offsets is not None:
             logits = logits + batch.offsets
-        losses = soft_cross_entropy(logits, targets[:, None, None].expand_as(logits))  # (E, head, size)
+        # (E, head, size)
+        losses = soft_cross_entropy(logits, targets[:, None, None].expand_as(logits))
         sizes = self.size_weights(len(batch.rows)).to(losses)
         return (losses[..., : len(sizes)] * sizes).sum(-1)[:, here].mean(-1)
 
@@ -111,11 +125,14 @@ def row_kinds(owner: LabelOwner) -> list[Kind]:
     """The labelled rows that not all parties have, by the set of those who have them."""
     assert owner.own is not None
     own, known = owner.own, len(owner.labels)
-    shared = torch.zeros(len(owner.parties), len(own.labels) - known, dtype=torch.bool, device=owner.device)
+    shared = torch.zeros(
+        len(owner.parties), len(own.labels) - known, dtype=torch.bool, device=owner.device
+    )
     shared[0] = True
     if owner.further is not None:
         shared[:, : owner.further.shared.shape[1]] = owner.further.shared
-    called = known + shared.cumsum(1) - 1  # a party's further rows stand in this order, after those of all parties
+    # a party's further rows stand in this order, after those of all parties
+    called = known + shared.cumsum(1) - 1
     labels = own.labels[known:]
     rows = inputs(own.rows[known:]).flatten(1)
     kinds = []
@@ -128,10 +145,14 @@ def row_kinds(owner: LabelOwner) -> list[Kind]:
     return kinds
 
 
-def subsets(keys: Tensor, step: rnd.Counter, parties: int, rows: int, here: Tensor | None = None) -> Tensor:
-    """Masks (E*M, size, B, M): for each head k, size j and row a random set of j parties that holds k.
+def subsets(
+    keys: Tensor, step: rnd.Counter, parties: int, rows: int, here: Tensor | None = None
+) -> Tensor:
+    """Masks (E*M, size, B, M): for each head k, size j and row a random set of j parties that holds
+    k.
 
-    The other parties are ranked at random, those that are not `here` (M,) last; k and the first j - 1 of them are in.
+    The other parties are ranked at random, those that are not `here` (M,) last; k and the first j -
+    1 of them are in.
     """
     score = rnd.uniform(keys, "subset", step, (parties, rows, parties))  # (E*M, size, B, M)
     own = torch.arange(len(keys), device=keys.device) % parties  # (E*M,)
@@ -143,6 +164,7 @@ def subsets(keys: Tensor, step: rnd.Counter, parties: int, rows: int, here: Tens
 
 
 def fused(z: Tensor, chosen: Tensor) -> Tensor:
-    """Mean of the chosen blocks: z (E, M, B, d), chosen (E, head, size, B, M) -> (E, head, size, B, d)."""
+    """Mean of the chosen blocks: z (E, M, B, d), chosen (E, head, size, B, M) -> (E, head, size, B,
+    d)."""
     share = chosen.to(z) / chosen.sum(-1, keepdim=True)
     return torch.einsum("ehsbm,embd->ehsbd", share, z)

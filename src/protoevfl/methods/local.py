@@ -2,10 +2,10 @@
 
     min over E_0, head of  cross-entropy( head(E_0(x_0)), y )
 
-Labels of shared rows only: the talk is split learning between the label owner and its own extractor, so the same
-mixup, ensemble and search serve. With all its labels the network is trained on all its labelled rows in one go
-(`model = "network"`), or it is the own model that Proto-EVFL starts from (`model = "own_model"`: gradient boosting for
-tables, wide networks for images).
+Labels of shared rows only: the talk is split learning between the label owner and its own
+extractor, so the same mixup, ensemble and search serve. With all its labels the network is trained
+on all its labelled rows in one go (`model = "network"`), or it is the own model that Proto-EVFL
+starts from (`model = "own_model"`: gradient boosting for tables, wide networks for images).
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,8 @@ MODELS = ("network", "own_model")
 
 @dataclass(frozen=True)
 class Local(SplitLearning):
-    """Split learning with one member, the active party; one of two models where it has all its labels."""
+    """Split learning with one member, the active party; one of two models where it has all its
+    labels."""
 
     name: ClassVar[str] = "local"
     exchanges: ClassVar[Exchanges] = ()
@@ -51,7 +52,11 @@ class Local(SplitLearning):
         else:
             rows, labels = labelled_rows(owner)
             fit_classifier(
-                owner, self.pooled(len(rows)), rows, labels, rate_offsets(labels, owner.labels, owner.classes)
+                owner,
+                self.pooled(len(rows)),
+                rows,
+                labels,
+                rate_offsets(labels, owner.labels, owner.classes),
             )
         yield Report("local model", 1, 1)
 
@@ -70,7 +75,8 @@ class Local(SplitLearning):
         )
 
     def predict(self, owner: LabelOwner, present: tuple[int, ...]) -> Asking:
-        """From the active party's columns; where they are missing, the rates of the labels, whatever others hold."""
+        """From the active party's columns; where they are missing, the rates of the labels,
+        whatever others hold."""
         active = owner.parties[0]
         if active in present:
             if owner.own is not None and has_own_model(owner):

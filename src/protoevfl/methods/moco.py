@@ -1,11 +1,13 @@
-"""MoCo at a party on its own rows: queries against the keys of a slowly following copy of the network, and a queue.
+"""MoCo at a party on its own rows: queries against the keys of a slowly following copy of the
+network, and a queue.
 
     loss = 1/2 [ InfoNCE(q_1, k_2) + InfoNCE(q_2, k_1) ]     copy <- momentum * copy + (1 - momentum) * network
 
-q of the network, k of the copy, 1 and 2 two views of a row. No byte crosses. Departs: momentum .99 instead of .999,
-because a run here has about a thousand steps and the slower copy would still be the random start half-way; and the
-batch's own keys are queued before the contrast is taken, so that batch-norm statistics cannot give the positive away
-(the source shuffles batches over GPUs for the same reason).
+q of the network, k of the copy, 1 and 2 two views of a row. No byte crosses. Departs: momentum .99
+instead of .999, because a run here has about a thousand steps and the slower copy would still be
+the random start half-way; and the batch's own keys are queued before the contrast is taken, so that
+batch-norm statistics cannot give the positive away (the source shuffles batches over GPUs for the
+same reason).
 """
 
 import copy
@@ -54,10 +56,18 @@ def moco(cohort: Cohort, settings: MoCoSettings) -> Tensor:
     net.train()
     slow.train()
     return fit(
-        loss, net.parameters(), keys, rows.shape[1], epochs=settings.epochs, batch=settings.batch, lr=settings.lr,
-        weight_decay=settings.weight_decay, purpose="moco", after=lambda: follow(slow, net, settings.momentum),
+        loss,
+        net.parameters(),
+        keys,
+        rows.shape[1],
+        epochs=settings.epochs,
+        batch=settings.batch,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        purpose="moco",
+        after=lambda: follow(slow, net, settings.momentum),
         progress=cohort.progress,
-    )  # fmt: skip
+    )
 
 
 class Queue:
@@ -80,5 +90,6 @@ class Queue:
 
 @torch.no_grad()
 def follow(slow: nn.Module, net: nn.Module, momentum: float) -> None:
-    """slow <- momentum * slow + (1 - momentum) * net; running figures are the slow network's own."""
+    """slow <- momentum * slow + (1 - momentum) * net; running figures are the slow network's
+    own."""
     torch._foreach_lerp_(list(slow.parameters()), list(net.parameters()), 1 - momentum)

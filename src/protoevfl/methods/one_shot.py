@@ -1,13 +1,16 @@
 """One-shot VFL (Sun et al. 2023, arXiv 2303.16270): three messages a party in all.
 
     up     embeddings of the aligned rows by fresh extractors
-    down   the loss gradient of every row at them, at a fresh linear head:  g_n = W_m (softmax(.) - e_{y_n})
-    party  clusters of g are pseudo-labels; semi-supervised training on aligned and unaligned rows:
-           CE(weak view of an aligned row, its cluster) + weight * [confident] CE(strong view of a pool row, its guess)
+    down   the loss gradient of every row at them, at a fresh linear head:  g_n = W_m (softmax(.) -
+    e_{y_n}) party  clusters of g are pseudo-labels; semi-supervised training on aligned and
+    unaligned rows:
+           CE(weak view of an aligned row, its cluster) + weight * [confident] CE(strong view of a
+           pool row, its guess)
     up     new embeddings; the head is trained on them
 
-Rows of one class have nearly the same gradient, so the clusters are the classes without their names: few bytes, but all
-labels are given away. Departs: the semi-supervised part is FixMatch with the project's own views.
+Rows of one class have nearly the same gradient, so the clusters are the classes without their
+names: few bytes, but all labels are given away. Departs: the semi-supervised part is FixMatch with
+the project's own views.
 """
 
 from collections.abc import Callable
@@ -65,7 +68,8 @@ class OneShot(FrozenHead):
         raise NotImplementedError(type(request).__name__)
 
     def learn(self, cohort: Cohort, targets: Tensor) -> Tensor:
-        """Semi-supervised training on pseudo-labels (G, N_a, groups) of the aligned rows, in place."""
+        """Semi-supervised training on pseudo-labels (G, N_a, groups) of the aligned rows, in
+        place."""
         net, keys = cohort.net, rnd.derive(cohort.keys, "semi-supervised")
         assert isinstance(net, Extractor)
         classifier = Linear(keys, "classifier", net.width, targets.shape[-1])
@@ -73,7 +77,8 @@ class OneShot(FrozenHead):
         size, view = min(self.batch, aligned.shape[1]), viewer(cohort, keys)
 
         def loss(index: Tensor, step: rnd.Counter) -> Tensor:
-            chosen = (rnd.uniform(keys, "aligned", step, (size,)) * aligned.shape[1]).long()  # (G, b)
+            # (G, b)
+            chosen = (rnd.uniform(keys, "aligned", step, (size,)) * aligned.shape[1]).long()
             x, u = inputs(gather(aligned, chosen)), inputs(gather(pool, index))
             weak = view(torch.cat([x, u], 1), "weak", step, self.weak)
             strong = view(u, "strong", step, self.strong)
@@ -86,10 +91,17 @@ class OneShot(FrozenHead):
 
         net.train()
         return fit(
-            loss, [*net.parameters(), *classifier.parameters()], keys, pool.shape[1], epochs=self.epochs,
-            batch=self.pool_batch, lr=self.lr, weight_decay=self.weight_decay, purpose="semi-supervised",
+            loss,
+            [*net.parameters(), *classifier.parameters()],
+            keys,
+            pool.shape[1],
+            epochs=self.epochs,
+            batch=self.pool_batch,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            purpose="semi-supervised",
             progress=cohort.progress,
-        )  # fmt: skip
+        )
 
     # ------------------------------------------------------------ owner side
 
@@ -97,17 +109,22 @@ class OneShot(FrozenHead):
         replies = yield {m: Embed("aligned") for m in owner.parties}
         gradients = partial_gradients(owner, self.blocks(owner, replies))  # (M, N, d)
         groups = int((torch.bincount(owner.labels) > 0).sum())
-        replies = yield {m: PartialGradients(groups, gradients[i]) for i, m in enumerate(owner.parties)}
+        replies = yield {
+            m: PartialGradients(groups, gradients[i]) for i, m in enumerate(owner.parties)
+        }
         yield Report("semi-supervised training", 1, 1)
         self.fit_head(owner, self.blocks(owner, replies))
         yield Report("head", 1, 1)
 
 
 def viewer(cohort: Cohort, keys: Tensor) -> Callable[[Tensor, str, rnd.Counter, float], Tensor]:
-    """A function that draws a view of a batch at some strength (tables: half of it replaces columns)."""
+    """A function that draws a view of a batch at some strength (tables: half of it replaces
+    columns)."""
     spans, pool = cohort.rows.spans, cohort.rows.pool
     if spans is None:
-        return lambda x, purpose, step, strength: augment.augment_images(x, keys, purpose, step, strength)
+        return lambda x, purpose, step, strength: augment.augment_images(
+            x, keys, purpose, step, strength
+        )
     columns = augment.span_index([b - a for a, b in spans], pool.device)
     return lambda x, purpose, step, strength: augment.corrupt_columns(
         x, pool, columns, keys, purpose, step, 0.5 * strength

@@ -1,15 +1,16 @@
 """The active party's own model: all its labels, its own columns, nobody else.
 
-It is what the company has without joining, so the joint model starts from it and it answers where nobody else has
-the row. Five members; member k leaves out fold k of the labelled rows, so that every labelled row has an honest
-score without another fit:
+It is what the company has without joining, so the joint model starts from it and it answers where
+nobody else has the row. Five members; member k leaves out fold k of the labelled rows, so that
+every labelled row has an honest score without another fit:
 
     log p(z | x) = log mean_k p_k(z | x)           rows that no member has seen
     log p(z | x) = log p_fold(x)(z | x)            rows that were learnt from, by the member that left them out
 
-Tables: gradient boosting on the encoded columns, one of two settings by cross-fitted log-loss, natural class rates.
-Images: a small convolutional network per member, with logit adjustment (Menon et al. 2021): the loss is taken at
-logits + log rate_z, so that softmax(logits) treats classes as equally frequent whatever the pool's rates are.
+Tables: gradient boosting on the encoded columns, one of two settings by cross-fitted log-loss,
+natural class rates. Images: a small convolutional network per member, with logit adjustment (Menon
+et al. 2021): the loss is taken at logits + log rate_z, so that softmax(logits) treats classes as
+equally frequent whatever the pool's rates are.
 """
 
 from collections.abc import Mapping
@@ -59,7 +60,8 @@ class OwnModelSettings:
 
 
 def train_own_model(owner: LabelOwner, settings: OwnModelSettings) -> None:
-    """Fits the model on `owner.own` and keeps it in the owner's memory, with honest scores of the shared rows."""
+    """Fits the model on `owner.own` and keeps it in the owner's memory, with honest scores of the
+    shared rows."""
     own = owner.own
     assert own is not None
     known = (own.labels >= 0).nonzero()[:, 0]
@@ -69,12 +71,14 @@ def train_own_model(owner: LabelOwner, settings: OwnModelSettings) -> None:
     if rows.dim() == 2:
         if int(torch.bincount(labels).max()) < settings.members:
             raise UserError(
-                f"the active party's own model needs at least {settings.members} labelled rows of one class; "
+                f"the active party's own model needs at least {settings.members} labelled rows of "
+                "one class; "
                 "label more rows, or learn from the shared rows alone (labels = shared)"
             )
         kept, cross_fitted = _fit_trees(rows, labels, fold, owner, settings)
     else:
-        fold[known >= own.shared_rows] = -1  # only shared rows need honest scores: all members learn from the rest
+        # only shared rows need honest scores: all members learn from the rest
+        fold[known >= own.shared_rows] = -1
         kept, cross_fitted = _fit_networks(rows, labels, fold, owner, settings)
     owner.memory |= {f"{PREFIX}{name}": tensor for name, tensor in kept.items()}
     shared = own.shared_rows
@@ -102,7 +106,11 @@ def has_own_model(owner: LabelOwner) -> bool:
 
 def own_scores(owner: LabelOwner, rows: Tensor) -> Tensor:
     """Log-probabilities (n, Z) of rows (n, ...) the model has not learnt from."""
-    kept = {name.removeprefix(PREFIX): tensor for name, tensor in owner.memory.items() if name.startswith(PREFIX)}
+    kept = {
+        name.removeprefix(PREFIX): tensor
+        for name, tensor in owner.memory.items()
+        if name.startswith(PREFIX)
+    }
     if rows.dim() == 2:
         members = boosting.scores({name: kept[name].cpu() for name in boosting.NAMES}, rows)
     else:
@@ -196,9 +204,14 @@ def _network_scores(kept: Mapping[str, Tensor], rows: Tensor) -> Tensor:
     net = WideNet(keys, rows.shape[1], rows.shape[2], last.shape[1])
     out = Linear(keys, "classes", last.shape[1], last.shape[2])
     for module, part in ((net, "net."), (out, "out.")):
-        state = {n.removeprefix(part): t.to(rows.device) for n, t in kept.items() if n.startswith(part)}
+        state = {
+            n.removeprefix(part): t.to(rows.device) for n, t in kept.items() if n.startswith(part)
+        }
         module.load_state_dict(state)
     net.eval()
     with torch.no_grad():
-        parts = [out(net(inputs(some).expand(len(keys), *some.shape))) for some in torch.split(rows, 1024)]
+        parts = [
+            out(net(inputs(some).expand(len(keys), *some.shape)))
+            for some in torch.split(rows, 1024)
+        ]
     return torch.cat(parts, 1).log_softmax(-1)

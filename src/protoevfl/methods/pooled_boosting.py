@@ -1,8 +1,8 @@
 """Pooled boosting: gradient boosting on all columns of the aligned rows, in one place.
 
-What SecureBoost (arXiv 1901.08755) would give: it is lossless, its trees are those of the pooled columns. Simulation
-only; nothing crosses and the parties are not asked, so a missing party changes nothing. Rows that not all parties have,
-and their labels, are of no use to it.
+What SecureBoost (arXiv 1901.08755) would give: it is lossless, its trees are those of the pooled
+columns. Simulation only; nothing crosses and the parties are not asked, so a missing party changes
+nothing. Rows that not all parties have, and their labels, are of no use to it.
 """
 
 from dataclasses import asdict, dataclass
@@ -44,7 +44,9 @@ class PooledBoosting:
 
     def train(self, owner: LabelOwner) -> Talk:
         rows = columns(central(owner).pool[: len(owner.labels)])  # the aligned rows come first
-        model = boosting.fit_boosting(rows.numpy(), owner.labels.cpu().numpy(), owner.key, asdict(self))
+        model = boosting.fit_boosting(
+            rows.numpy(), owner.labels.cpu().numpy(), owner.key, asdict(self)
+        )
         trees = boosting.as_tensors([model], owner.classes)
         owner.memory |= {f"{PREFIX}{name}": tensor for name, tensor in trees.items()}
         yield Report("boosting", 1, 1)

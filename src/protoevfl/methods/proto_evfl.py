@@ -1,16 +1,20 @@
-"""Proto-EVFL: class prototypes go down, embeddings and class rates come up, no gradient ever crosses.
+"""Proto-EVFL: class prototypes go down, embeddings and class rates come up, no gradient ever
+crosses.
 
-    round 0   every party trains its extractor on its own rows (no bytes) and uploads embeddings of the aligned rows
-    round t   owner -> party m: prototypes mu^m and the global prior
-              party m: prior by EM over its pool, mixed with the global one; tau epochs of the dual transport cost
-                       on its own rows, self-supervision kept on; uploads new embeddings and its prior
+    round 0   every party trains its extractor on its own rows (no bytes) and uploads embeddings of
+    the aligned rows round t   owner -> party m: prototypes mu^m and the global prior
+              party m: prior by EM over its pool, mixed with the global one; tau epochs of the dual
+              transport cost
+                       on its own rows, self-supervision kept on; uploads new embeddings and its
+                       prior
               owner: prototypes and global prior updated
     unseen    a party describes the part of its pool that no aligned row covers (a mixture, no rows)
-    at last   inner layers of the aligned rows cross once, if they are sent at all; the owner trains adaptors, gate and
+    at last   inner layers of the aligned rows cross once, if they are sent at all; the owner trains
+    adaptors, gate and
               head, with synthetic rows for unseen and rare classes
 
-`rounds.count = 0` is the one-way mode: nothing derived from labels ever leaves the owner. docs/methods/proto_evfl.md
-gives every field, its reason and its ablation.
+`rounds.count = 0` is the one-way mode: nothing derived from labels ever leaves the owner.
+docs/methods/proto_evfl.md gives every field, its reason and its ablation.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -55,7 +59,8 @@ from protoevfl.models import embed, extractor
 
 @dataclass(frozen=True)
 class ProtoEVFL:
-    """Fields are the method's settings; presets live in protoevfl/settings/presets/proto_evfl.json."""
+    """Fields are the method's settings; presets live in
+    protoevfl/settings/presets/proto_evfl.json."""
 
     name: ClassVar[str] = "proto_evfl"
     uses_every_label: ClassVar[bool] = True
@@ -68,12 +73,14 @@ class ProtoEVFL:
     width: int = 84  # of an extractor's output
     norm: bool = True  # batch-norm in the extractor
     table: str = "skip"  # extractor of tables: skip or mlp5
-    head_each_round: bool = False  # train the head in every round, as the paper has it, instead of once at the end
+    # train the head in every round, as the paper has it, instead of once at the end
+    head_each_round: bool = False
 
     @property
     def exchanges(self) -> Exchanges:
-        """Prototypes go down only where there are rounds; `Describe` is asked where a class lacks labels, and
-        `SendFeatures` instead of `WarmUp` where the parties hold tables and the active party knows all its labels."""
+        """Prototypes go down only where there are rounds; `Describe` is asked where a class lacks
+        labels, and `SendFeatures` instead of `WarmUp` where the parties hold tables and the active
+        party knows all its labels."""
         starts: Exchanges = ((WarmUp, Embeddings), (SendFeatures, Embeddings))
         learning: Exchanges = ((Learn, Learned),) if self.rounds.count else ()
         return (*starts, *learning, *PREDICTION, (Describe, Statistics))
@@ -88,24 +95,32 @@ class ProtoEVFL:
             case WarmUp():
                 if self.warm.epochs:
                     warm_up(cohort, self.warm)
-                wanted = self.layers if not self.rounds.count else ("output",)  # inner layers cross once, at the end
+                # inner layers cross once, at the end
+                wanted = self.layers if not self.rounds.count else ("output",)
                 return Embeddings(self.embed(cohort, cohort.rows.aligned, wanted))
             case SendFeatures():
                 if cohort.rows.spans is None:
-                    raise UserError("features were asked for, but these rows are images: they are never sent as such")
+                    raise UserError(
+                        "features were asked for, but these rows are images: they are never sent "
+                        "as such"
+                    )
                 cohort.memory |= learn_features(whole_rows(cohort), cohort.rows.numbers)
                 return Embeddings(self.embed(cohort, cohort.rows.aligned))
             case Learn():
                 return self.learn(cohort, request)
             case Describe(groups=groups):
-                pool, aligned = self.embed(cohort, cohort.rows.pool), self.embed(cohort, cohort.rows.aligned)
+                pool, aligned = (
+                    self.embed(cohort, cohort.rows.pool),
+                    self.embed(cohort, cohort.rows.aligned),
+                )
                 return unseen_classes.describe(cohort, pool, aligned, groups, self.unseen)
             case Embed(rows=which):
                 return Embeddings(self.embed(cohort, getattr(cohort.rows, which)))
         raise NotImplementedError(type(request).__name__)
 
     def embed(self, cohort: Cohort, rows: Tensor, layers: tuple[str, ...] | None = None) -> Tensor:
-        """Layers side by side (all that are sent, unless told); several are standardised by the party's own pool."""
+        """Layers side by side (all that are sent, unless told); several are standardised by the
+        party's own pool."""
         if "edges" in cohort.memory:  # features were asked for
             memory = cohort.memory
             return table_features(rows, cohort.rows.numbers, memory["edges"], memory["centre"])
@@ -113,12 +128,15 @@ class ProtoEVFL:
         if (layers or self.layers) == ("output",):
             return f
         if "mean" not in cohort.memory:
-            mean, spread = distributed.moments(cohort.rows.pool, lambda own: embed(cohort.net, own, self.layers))
+            mean, spread = distributed.moments(
+                cohort.rows.pool, lambda own: embed(cohort.net, own, self.layers)
+            )
             cohort.memory |= {"mean": mean, "spread": spread + 0.05 * spread.mean(-1, keepdim=True)}
         return (f - cohort.memory["mean"]) / cohort.memory["spread"]
 
     def learn(self, cohort: Cohort, request: Learn) -> Learned:
-        """One round: local prior, then transport on the party's own rows; the reply holds the new embeddings."""
+        """One round: local prior, then transport on the party's own rows; the reply holds the new
+        embeddings."""
         mu, shown = request.prototypes, request.present
         prior = party_rounds.local_prior(cohort, mu, shown, request.prior, self.rounds)
         if self.rounds.learning:
@@ -179,7 +197,8 @@ class ProtoEVFL:
         prior: Tensor,
         warm: set[int],
     ) -> Generator[Any, Any, tuple[Tensor, Tensor, Tensor, Tensor, set[int]]]:
-        """The rounds: prototypes go down, new embeddings and class rates come up, prototypes and prior move."""
+        """The rounds: prototypes go down, new embeddings and class rates come up, prototypes and
+        prior move."""
         best = -1.0
         stale = 0
         for t in range(self.rounds.count):
@@ -206,8 +225,11 @@ class ProtoEVFL:
                 break
         return f, mu, counts, prior, warm
 
-    def described(self, owner: LabelOwner, f: Tensor, mu: Tensor) -> Generator[Any, Any, Sequence[Drawn]]:
-        """Where a class lacks labels: rows to draw for it, from the parties' statistics of uncovered rows."""
+    def described(
+        self, owner: LabelOwner, f: Tensor, mu: Tensor
+    ) -> Generator[Any, Any, Sequence[Drawn]]:
+        """Where a class lacks labels: rows to draw for it, from the parties' statistics of
+        uncovered rows."""
         if not self.lacking(owner):
             return []
         groups = max(len(owner.unseen), int(owner.open))
@@ -215,13 +237,17 @@ class ProtoEVFL:
         statistics = [r for r in replies.values() if isinstance(r, Statistics)]
         owner.memory["strength"] = torch.stack([s.reliability.amax() for s in statistics])
         drawn: Sequence[Drawn] = []
-        if len(statistics) == len(owner.parties):  # a lost party has none: the head does without drawn rows
+        # a lost party has none: the head does without drawn rows
+        if len(statistics) == len(owner.parties):
             drawn = unseen_classes.synthetic(owner, statistics, f, mu.shape[-1])
         yield Report("statistics", 1, 1, {"strength": owner.memory["strength"]})
         return drawn
 
-    def further_blocks(self, owner: LabelOwner, replies: Mapping[int, Message], width: int) -> Tensor:
-        """Embeddings (M, F, width) of the further shared rows; zeros where a party has not the row."""
+    def further_blocks(
+        self, owner: LabelOwner, replies: Mapping[int, Message], width: int
+    ) -> Tensor:
+        """Embeddings (M, F, width) of the further shared rows; zeros where a party has not the
+        row."""
         assert owner.further is not None
         shared = owner.further.shared
         blocks = torch.zeros(*shared.shape, width, device=owner.device)
@@ -233,7 +259,8 @@ class ProtoEVFL:
     def lacking(self, owner: LabelOwner) -> bool:
         """Does a class lack labels, or may one, and is something to be done about it?
 
-        A class with few labels among the shared rows lacks none where the active party's other rows show it.
+        A class with few labels among the shared rows lacks none where the active party's other rows
+        show it.
         """
         few = {*owner.unseen, *owner.rare}
         if owner.own is not None:
@@ -241,10 +268,15 @@ class ProtoEVFL:
             few -= set((torch.bincount(known) >= FEW).nonzero()[:, 0].tolist())
         return self.unseen.slot and bool(few or owner.open)
 
-    def blocks(self, owner: LabelOwner, replies: Mapping[int, Message], before: Tensor | None = None) -> Tensor:
-        """Embeddings (M, N, d) of the parties; one that did not answer keeps its last ones, zeros where it has none."""
+    def blocks(
+        self, owner: LabelOwner, replies: Mapping[int, Message], before: Tensor | None = None
+    ) -> Tensor:
+        """Embeddings (M, N, d) of the parties; one that did not answer keeps its last ones, zeros
+        where it has none."""
         width = max(values(r).shape[-1] for r in replies.values())
-        last = torch.zeros(len(owner.parties), len(owner.labels), width) if before is None else before
+        last = (
+            torch.zeros(len(owner.parties), len(owner.labels), width) if before is None else before
+        )
         rows = []
         for i, m in enumerate(owner.parties):
             mine = (values(replies[m]) if m in replies else last[i]).to(owner.device)
@@ -263,7 +295,8 @@ class ProtoEVFL:
         return min(self.width, f.shape[-1])
 
     def fit_head(self, owner: LabelOwner, f: Tensor) -> dict[str, Any]:
-        """The paper's round: the head goes on from where it was; its loss and gradient norm are reported."""
+        """The paper's round: the head goes on from where it was; its loss and gradient norm are
+        reported."""
         keys = owner.keys("head", self.head.members)
         before = owner.head if isinstance(owner.head, HeadNet) else None
         net = train_head(keys, f, owner.labels, owner.classes, self.head, start=before)
@@ -271,20 +304,27 @@ class ProtoEVFL:
         logits = net(f.expand(len(keys), -1, -1, -1))  # (E, N, Z)
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), owner.labels.repeat(len(keys)))
         gradients = torch.autograd.grad(loss, list(net.parameters()))
-        return {"loss": loss.detach(), "gradient_norm": torch.stack([g.norm() for g in gradients]).norm()}
+        return {
+            "loss": loss.detach(),
+            "gradient_norm": torch.stack([g.norm() for g in gradients]).norm(),
+        }
 
     def held_out(self, owner: LabelOwner, f: Tensor) -> float:
-        """Accuracy of prototypes of one part of the aligned rows on the other part, mean over parties."""
+        """Accuracy of prototypes of one part of the aligned rows on the other part, mean over
+        parties."""
         train, test = owner.holdout(self.rounds.holdout)
         if not len(test):
             return 0.0
         out = f[..., : self.output_width(f)]
-        mu, counts = prototypes.class_means(out[:, train], owner.labels[train].expand(len(f), -1), owner.classes)
+        mu, counts = prototypes.class_means(
+            out[:, train], owner.labels[train].expand(len(f), -1), owner.classes
+        )
         scores = transport.cosine(out[:, test], mu) - 9.0 * (counts[:, None] == 0)
         return float((scores.argmax(-1) == owner.labels[test]).float().mean())
 
     def guard(self, f: Tensor, mu: Tensor, shown: Tensor, parties: Sequence[int]) -> None:
-        """Collapse: values that are not finite, embeddings of rank one, or one class for all rows."""
+        """Collapse: values that are not finite, embeddings of rank one, or one class for all
+        rows."""
         if not self.rounds.guard:
             return
         out = f[..., : mu.shape[-1]]
@@ -292,10 +332,13 @@ class ProtoEVFL:
         guess = (transport.cosine(out, mu) - 9.0 * (shown[:, None] == 0)).argmax(-1)
         for m in parties:
             one_class = shown[m].sum() > 1 and len(set(guess[m].tolist())) < 2
-            if ranks[m] < 2 or (one_class and ranks[m] < 5):  # few rows alone may give one class at a healthy rank
+            # few rows alone may give one class at a healthy rank
+            if ranks[m] < 2 or (one_class and ranks[m] < 5):
                 raise UserError(
-                    f"the embeddings of party {m} have collapsed (effective rank {float(ranks[m]):.1f}, "
-                    f"{len(set(guess[m].tolist()))} class(es) by prototype); lower rounds.weight or rounds.lr, "
+                    f"the embeddings of party {m} have collapsed (effective rank "
+                    f"{float(ranks[m]):.1f}, "
+                    f"{len(set(guess[m].tolist()))} class(es) by prototype); lower rounds.weight "
+                    "or rounds.lr, "
                     "keep rounds.ssl_weight above 0, or warm up longer"
                 )
 
@@ -316,7 +359,8 @@ class ProtoEVFL:
         return self.decide(owner, f, here)
 
     def decide(self, owner: LabelOwner, f: Tensor, here: Tensor, batch: bool = True) -> Tensor:
-        """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for "none of these"."""
+        """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for
+        "none of these"."""
         if "linear" in owner.memory:  # tables with every label: methods/joint.py
             return predict_joint(owner, f, here)
         if has_own_model(owner) and bool(here[0]) and not self.lacking(owner):
@@ -326,31 +370,45 @@ class ProtoEVFL:
         assert isinstance(owner.head, HeadNet)
         aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
         enough = batch and self.unseen.batch and f.shape[1] >= self.unseen.least_rows
-        fires = owner.open and enough and bool(here.all()) and self.lacking(owner) and self.something_unseen(owner, f)
+        fires = (
+            owner.open
+            and enough
+            and bool(here.all())
+            and self.lacking(owner)
+            and self.something_unseen(owner, f)
+        )
         me = owner if self.lacking(owner) else replace(owner, unseen=(), rare=())
         if fires:
             me = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
-        scarce = self.unseen.self_training and aligned.shape[1] <= self.unseen.batch_rows  # with many labels: the head
+        # with many labels: the head
+        scarce = self.unseen.self_training and aligned.shape[1] <= self.unseen.batch_rows
         if enough and (me.unseen or me.rare or scarce):
             p = predict_batch(me, aligned, f, here, width, self.unseen)
         else:
             p = probabilities(owner.head, f, here)
-            if self.head.balanced:  # classes weighed the same in training: back to their natural rates
+            # classes weighed the same in training: back to their natural rates
+            if self.head.balanced:
                 p = (p.clamp(min=1e-12).log() + log_rates(owner.labels, owner.classes)).softmax(1)
         return nn.functional.pad(p, (0, 1)) if owner.open and not fires else p
 
     def something_unseen(self, owner: LabelOwner, f: Tensor) -> bool:
-        """The open test: does a party's pool, or the batch to be predicted, hold what no aligned row covers?"""
+        """The open test: does a party's pool, or the batch to be predicted, hold what no aligned
+        row covers?"""
         aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
-        some = rnd.permutation(owner.keys("open"), "rows", 0, f.shape[1])[0][: self.unseen.batch_rows]
+        some = rnd.permutation(owner.keys("open"), "rows", 0, f.shape[1])[0][
+            : self.unseen.batch_rows
+        ]
         found = look(f[:, some], aligned, width, owner.keys("open"))
         strength = novelty.strength(found)[0]
-        pools = owner.memory["strength"].max() if "strength" in owner.memory else strength.new_zeros(())
+        pools = (
+            owner.memory["strength"].max() if "strength" in owner.memory else strength.new_zeros(())
+        )
         fires = (strength > self.unseen.batch_bar) | (pools > self.unseen.pool_bar)
         owner.memory |= {"open_strength": strength, "open_fires": fires.float()}
         return bool(fires)
 
     def alone(self, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
-        """Simulation only: classes (G, n) each party would give its own pool rows by its prototypes."""
+        """Simulation only: classes (G, n) each party would give its own pool rows by its
+        prototypes."""
         f = embed(cohort.net, cohort.rows.pool)
         return party_rounds.pseudo_labels(f, mu, shown, self.rounds)

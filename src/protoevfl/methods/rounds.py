@@ -1,4 +1,5 @@
-"""The party's side of a Proto-EVFL round: the local prior by EM, then tau epochs of the dual transport cost."""
+"""The party's side of a Proto-EVFL round: the local prior by EM, then tau epochs of the dual
+transport cost."""
 
 import torch
 from torch import Tensor
@@ -21,7 +22,9 @@ def scores_of(f: Tensor, mu: Tensor, shown: Tensor, temperature: float | None) -
 
 
 @torch.no_grad()
-def local_prior(cohort: Cohort, mu: Tensor, shown: Tensor, common: Tensor, s: RoundSettings) -> Tensor:
+def local_prior(
+    cohort: Cohort, mu: Tensor, shown: Tensor, common: Tensor, s: RoundSettings
+) -> Tensor:
     """EM over the pool, mixed with the global prior: gamma p^g + (1 - gamma) p -> (G, Z)."""
     scores = distributed.for_rows(
         cohort.rows.pool, lambda rows: scores_of(embed(cohort.net, rows), mu, shown, s.temperature)
@@ -35,14 +38,21 @@ def local_prior(cohort: Cohort, mu: Tensor, shown: Tensor, common: Tensor, s: Ro
 
 @torch.no_grad()
 def pseudo_labels(f: Tensor, mu: Tensor, shown: Tensor, s: RoundSettings) -> Tensor:
-    """Classes (G, n) by prototypes and EM prior: what a party can say alone about rows that nobody else has."""
+    """Classes (G, n) by prototypes and EM prior: what a party can say alone about rows that nobody
+    else has."""
     scores = scores_of(f, mu, shown, s.temperature)
     prior = priors.estimate(scores, s.prior_steps, s.prior_floor)
     return (scores + prior.log()[:, None]).argmax(-1)
 
 
 def learn(
-    cohort: Cohort, mu: Tensor, shown: Tensor, prior: Tensor, round_: int, s: RoundSettings, warm: WarmUpSettings
+    cohort: Cohort,
+    mu: Tensor,
+    shown: Tensor,
+    prior: Tensor,
+    round_: int,
+    s: RoundSettings,
+    warm: WarmUpSettings,
 ) -> Tensor:
     """Trains the extractors in place; returns the loss of each epoch (tau, G)."""
     rows, keys = own_rows(cohort), rnd.derive(cohort.keys, "round", round_)
@@ -58,10 +68,20 @@ def learn(
         return s.weight * moved + s.ssl_weight * losses.nt_xent(f1, f2, warm.temperature)
 
     return fit(
-        loss, cohort.net.parameters(), keys, rows.shape[1], epochs=s.epochs, batch=s.batch, lr=s.lr,
-        weight_decay=s.weight_decay, optimizer=s.optimizer, decay=False, purpose="transport", graph=s.selection != "ot",
+        loss,
+        cohort.net.parameters(),
+        keys,
+        rows.shape[1],
+        epochs=s.epochs,
+        batch=s.batch,
+        lr=s.lr,
+        weight_decay=s.weight_decay,
+        optimizer=s.optimizer,
+        decay=False,
+        purpose="transport",
+        graph=s.selection != "ot",
         progress=cohort.progress,
-    )  # fmt: skip
+    )
 
 
 def plan_cost(f: Tensor, mu: Tensor, prior: Tensor, s: RoundSettings) -> Tensor:

@@ -36,6 +36,10 @@ class RoundSettings:
 
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:
-            raise UserError(f"unknown selection '{self.selection}'; there are {', '.join(SELECTIONS)}")
+            raise UserError(
+                f"unknown selection '{self.selection}'; there are {', '.join(SELECTIONS)}"
+            )
         if self.update not in UPDATES:
-            raise UserError(f"unknown prototype update '{self.update}'; there are {', '.join(UPDATES)}")
+            raise UserError(
+                f"unknown prototype update '{self.update}'; there are {', '.join(UPDATES)}"
+            )

@@ -2,10 +2,11 @@
 
     z_m = E_m(x_m)      L = cross-entropy( head(concat_m z_m), y )      party m receives dL/dz_m
 
-Two messages a batch and passive party, N_a d 4 bytes each way an epoch and model. Gradients are derived from labels row
-by row, which is why this family leaks labels (docs/privacy.md). `models` extractors a party are trained side by side
-and their heads' probabilities averaged; mixup acts on the embeddings at the owner. `SplitLearning` is the talk that
-Local, SS-VFL-C, FedHSSL and LASER-VFL share; each of them changes a few of its functions.
+Two messages a batch and passive party, N_a d 4 bytes each way an epoch and model. Gradients are
+derived from labels row by row, which is why this family leaks labels (docs/privacy.md). `models`
+extractors a party are trained side by side and their heads' probabilities averaged; mixup acts on
+the embeddings at the owner. `SplitLearning` is the talk that Local, SS-VFL-C, FedHSSL and LASER-VFL
+share; each of them changes a few of its functions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,24 +46,33 @@ from protoevfl.models import embed, extractor, inputs
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one step: the parties that have them, and how each of them is told which rows are meant."""
+    """Rows of one step: the parties that have them, and how each of them is told which rows are
+    meant."""
 
     labels: Tensor  # (B,)
-    rows: Mapping[int, Tensor]  # by party: row numbers (B,), or to the active party its own rows (B, columns)
-    offsets: Tensor | None = None  # (Z,) added to the logits, where the rows have class rates of their own
+    # by party: row numbers (B,), or to the active party its own rows (B, columns)
+    rows: Mapping[int, Tensor]
+    # (Z,) added to the logits, where the rows have class rates of their own
+    offsets: Tensor | None = None
 
     def forward(self, step: int) -> dict[int, Message]:
-        return {m: ForwardBatch(step, r) if r.dim() == 1 else ForwardOwn(step, r) for m, r in self.rows.items()}
+        return {
+            m: ForwardBatch(step, r) if r.dim() == 1 else ForwardOwn(step, r)
+            for m, r in self.rows.items()
+        }
 
     def backward(self, step: int, gradients: Mapping[int, Tensor]) -> dict[int, Message]:
         return {
-            m: BackwardBatch(step, r, gradients[m]) if r.dim() == 1 else BackwardOwn(step, r, gradients[m])
+            m: BackwardBatch(step, r, gradients[m])
+            if r.dim() == 1
+            else BackwardOwn(step, r, gradients[m])
             for m, r in self.rows.items()
         }
 
 
 def shared_rows(cohort: Cohort) -> Tensor:
-    """All rows (G, n, ...) the active party may ask for by number: those of all parties, then the further ones."""
+    """All rows (G, n, ...) the active party may ask for by number: those of all parties, then the
+    further ones."""
     further = cohort.rows.further
     if further is None or not further.shape[1]:
         return cohort.rows.aligned
@@ -94,7 +104,8 @@ class SplitLearning:
     mixup: float = 1.0  # Beta(a, a); 0 turns it off
     dropout: float = 0.2
     hidden: int = 128  # of the head; 0 is a linear head
-    augment: float = 0.0  # strength of image views, or share of table columns replaced, while training
+    # strength of image views, or share of table columns replaced, while training
+    augment: float = 0.0
     labelled: LabelledSettings = field(default_factory=LabelledSettings)
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
@@ -124,7 +135,8 @@ class SplitLearning:
         return cohort.net
 
     def forward(self, cohort: Cohort, rows: Tensor, step: int, track: bool) -> Tensor:
-        """Embeddings (G, B, models*d) of a batch; views are drawn by step, so that both passes see the same."""
+        """Embeddings (G, B, models*d) of a batch; views are drawn by step, so that both passes see
+        the same."""
         net = tracked(self.encoder(cohort), track)
         if rows.dim() == 2:  # numbers of shared rows
             x = inputs(gather(shared_rows(cohort), rows))
@@ -137,8 +149,13 @@ class SplitLearning:
 
     def backward(self, cohort: Cohort, request: BackwardBatch | BackwardOwn) -> Message:
         """Recomputes the forward pass, so that a party can be rebuilt between any two messages."""
-        net, rate = self.encoder(cohort), self.lr * self.rate(request.step, cohort.rows.aligned.shape[1])
-        optimizer = cohort.optimizer("split", lambda: adamw(net.parameters(), self.lr, self.weight_decay))
+        net, rate = (
+            self.encoder(cohort),
+            self.lr * self.rate(request.step, cohort.rows.aligned.shape[1]),
+        )
+        optimizer = cohort.optimizer(
+            "split", lambda: adamw(net.parameters(), self.lr, self.weight_decay)
+        )
         set_rate(optimizer, rate)
         z = self.forward(cohort, request.rows, request.step, track=True)
         optimizer.zero_grad()
@@ -161,7 +178,8 @@ class SplitLearning:
         for epoch in range(self.epochs):
             for batch in self.plan(owner, epoch):
                 replies = yield batch.forward(step)
-                z = padded_blocks(replies, parties, self.models).to(owner.device).requires_grad_()  # (E, M, B, d)
+                # (E, M, B, d)
+                z = padded_blocks(replies, parties, self.models).to(owner.device).requires_grad_()
                 if head is None:
                     head = self.head(keys, len(parties), z.shape[-1], owner.classes)
                     optimizer = adamw(head.parameters(), self.head_lr, self.weight_decay)
@@ -203,7 +221,9 @@ class SplitLearning:
         settings = HeadSettings(hidden=self.hidden, dropout=self.dropout, gate=False, adaptor=False)
         return HeadNet(keys, parties, width, classes, settings)
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Tensor, step: rnd.Counter, batch: "Batch") -> Tensor:
+    def loss(
+        self, head: nn.Module, z: Tensor, targets: Tensor, step: rnd.Counter, batch: "Batch"
+    ) -> Tensor:
         """One number per model (E,) from embeddings z (E, M, B, d) and soft labels (E, B, Z)."""
         return soft_cross_entropy(head(z, step=step), targets)
 
@@ -217,11 +237,15 @@ class SplitLearning:
         parties = self.members(owner)
         replies = yield {m: Embed("query") for m in parties if m in present}
         if not replies or owner.head is None:
-            raise UserError(f"prediction needs a trained head and at least one of the parties {parties}")
+            raise UserError(
+                f"prediction needs a trained head and at least one of the parties {parties}"
+            )
         z = padded_blocks(replies, parties, self.models).to(owner.device)
         here = torch.tensor([m in replies for m in parties], device=owner.device)
         with torch.no_grad():
-            return torch.cat([self.probabilities(owner.head, part, here) for part in torch.split(z, 4096, 2)])
+            return torch.cat(
+                [self.probabilities(owner.head, part, here) for part in torch.split(z, 4096, 2)]
+            )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""SS-VFL (Castiglia et al. 2022): self-supervision at each party (MoCo), then a head on the concatenated outputs.
+"""SS-VFL (Castiglia et al. 2022): self-supervision at each party (MoCo), then a head on the
+concatenated outputs.
 
-stage 1   every party alone on all its rows: MoCo, no bytes
-stage 2   SS-VFL-I: extractors frozen, one upload of the aligned rows' embeddings, only the head is trained
+stage 1   every party alone on all its rows: MoCo, no bytes stage 2   SS-VFL-I: extractors frozen,
+one upload of the aligned rows' embeddings, only the head is trained
           SS-VFL-C: everything is trained end to end, by the talk of split learning
 """
 
@@ -62,18 +63,24 @@ class FrozenHead:
 
     def fit_head(self, owner: LabelOwner, f: Tensor) -> None:
         """Trains the head on f (M, N, d)."""
-        owner.head = train_head(owner.keys("head", self.head.members), f, owner.labels, owner.classes, self.head)
+        owner.head = train_head(
+            owner.keys("head", self.head.members), f, owner.labels, owner.classes, self.head
+        )
 
     def blocks(self, owner: LabelOwner, replies: Mapping[int, Message]) -> Tensor:
         """The parties' embeddings (M, N, d), zero where a party is missing."""
         some = torch.zeros_like(values(next(iter(replies.values()))))
-        return torch.stack([values(replies[m]) if m in replies else some for m in owner.parties]).to(owner.device)
+        return torch.stack(
+            [values(replies[m]) if m in replies else some for m in owner.parties]
+        ).to(owner.device)
 
     def predict(self, owner: LabelOwner, present: tuple[int, ...]) -> Asking:
         """A missing party's block is zero."""
         replies = yield {m: Embed("query") for m in owner.parties if m in present}
         if not replies or not isinstance(owner.head, HeadNet):
-            raise UserError(f"prediction needs a trained head and at least one of the parties {owner.parties}")
+            raise UserError(
+                f"prediction needs a trained head and at least one of the parties {owner.parties}"
+            )
         here = torch.tensor([m in replies for m in owner.parties], device=owner.device)
         return probabilities(owner.head, self.blocks(owner, replies), here)
 

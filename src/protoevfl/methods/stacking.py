@@ -1,14 +1,17 @@
-"""The joint model of images: the own model and the others' evidence multiplied, then self-training of the batch.
+"""The joint model of images: the own model and the others' evidence multiplied, then self-training
+of the batch.
 
     others    kernel ridge regression (core/ridge.py) in the space the others have in common, taught by shared rows
     stack     log p = a0 log p_own + a1 log p_others + b        (a0, a1) shrunk to (1, 0), b to 0
     gate      the others count if a1 > 0 and the likelihood ratio 2 (l - l_own) of the shared rows is at least GAIN
     batch     p <- softmax(a0 log p_own + TRUST a1 log p_others(taught by labels and p)),  `turns` times
-    overlap   a row that only some parties have: what the others would have seen is ridge-regressed from what these see,
+    overlap   a row that only some parties have: what the others would have seen is ridge-regressed
+    from what these see,
               on rows that all have (no label enters); it teaches with the weight IMPUTED
 
-Scores of shared rows are honest on both sides: own members leave them out, the regression's left-out prediction has a
-closed form. With one other party nothing tells what is common, so there the stack answers.
+Scores of shared rows are honest on both sides: own members leave them out, the regression's
+left-out prediction has a closed form. With one other party nothing tells what is common, so there
+the stack answers.
 """
 
 from dataclasses import dataclass
@@ -34,7 +37,8 @@ IMPUTATION_RIDGE = 0.1  # of the mean eigenvalue
 def predict_stacked(
     owner: LabelOwner, f: Tensor, query: Tensor, here: Tensor, width: int, settings: UnseenSettings
 ) -> Tensor:
-    """Probabilities (n, Z) of query embeddings (M, n, d) where the active party is among those present `here` (M,).
+    """Probabilities (n, Z) of query embeddings (M, n, d) where the active party is among those
+    present `here` (M,).
 
     f       embeddings (M, N, d) of the rows shared by all
     width   of an embedding's output; the rest are inner layers
@@ -66,8 +70,9 @@ def predict_stacked(
 
 
 def neutral(evidence: Tensor, own: Tensor, shown: Tensor) -> Tensor:
-    """The others' log-probabilities (n, Z); of classes that only the active party's own rows show the others know
-    nothing, so there they say what leaves the own model's belief in these classes as it is."""
+    """The others' log-probabilities (n, Z); of classes that only the active party's own rows show
+    the others know nothing, so there they say what leaves the own model's belief in these classes
+    as it is."""
     belief = own.exp() * shown
     mean = (belief * evidence.exp()).sum(1, keepdim=True) / belief.sum(1, keepdim=True)
     return torch.where(shown, evidence, mean.log())
@@ -81,7 +86,8 @@ class Stack:
 
 
 def stack(scores: list[Tensor], labels: Tensor) -> Stack:
-    """max  sum_i log p_i(y_i) - SHRINK (|a - (1, 0, ...)|^2 + |b|^2) of p = softmax(sum_k a_k scores_k + b)."""
+    """max  sum_i log p_i(y_i) - SHRINK (|a - (1, 0, ...)|^2 + |b|^2) of p = softmax(sum_k a_k
+    scores_k + b)."""
     x = torch.stack(scores, 1).detach()  # (N, K, Z)
     centre = torch.eye(len(scores), device=x.device)[0]
     a = centre.clone().requires_grad_()
@@ -107,7 +113,8 @@ def stack(scores: list[Tensor], labels: Tensor) -> Stack:
 
 @dataclass
 class Evidence:
-    """The regression on the other parties' embeddings: taught by labelled points, then by the batch as well."""
+    """The regression on the other parties' embeddings: taught by labelled points, then by the batch
+    as well."""
 
     points: Tensor  # (L, D) rows shared by all first, then the further ones
     labels: Tensor  # (L, Z) one-hot
@@ -118,7 +125,8 @@ class Evidence:
     halves: list[Tensor]  # the rows of each fold that teach
 
     def first(self, shared: int) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the shared rows, each left out in closed form, and of the rows to be predicted."""
+        """Log-probabilities of the shared rows, each left out in closed form, and of the rows to be
+        predicted."""
         root = ridge.equal_classes(self.labels, self.weight).sqrt()[:, None]
         system = root * ridge.kernel(self.points, self.points, self.spread) * root.T
         system.diagonal().add_(ridge.PENALTY)
@@ -127,10 +135,13 @@ class Evidence:
         dual = inverse @ (root * target)
         left_out = target - dual / (inverse.diagonal()[:, None] * root)
         asked = ridge.kernel(self.query, self.points, self.spread) @ (root * dual)
-        return (ridge.SCALE * left_out[:shared]).log_softmax(1), (ridge.SCALE * asked).log_softmax(1)
+        return (ridge.SCALE * left_out[:shared]).log_softmax(1), (ridge.SCALE * asked).log_softmax(
+            1
+        )
 
     def taught(self, p: Tensor) -> Tensor:
-        """Log-probabilities after one turn: each fold is taught by labels and the other fold's sharpened p (n, Z)."""
+        """Log-probabilities after one turn: each fold is taught by labels and the other fold's
+        sharpened p (n, Z)."""
         sharp = p.square() / p.square().sum(1, keepdim=True)
         out = torch.zeros_like(p)
         for k, half in enumerate(self.halves):
@@ -171,7 +182,9 @@ def _evidence(
         targets.append(F.one_hot(further_labels, owner.classes).float())
         weights.append(labels.new_full((len(further_labels),), IMPUTED))
     spread = settings.kernel_width * ridge.spread(x[:known])
-    return Evidence(torch.cat(points), torch.cat(targets), torch.cat(weights), x[known:], spread, fold, halves)
+    return Evidence(
+        torch.cat(points), torch.cat(targets), torch.cat(weights), x[known:], spread, fold, halves
+    )
 
 
 def _units(f: Tensor, width: int) -> Tensor:
@@ -181,9 +194,11 @@ def _units(f: Tensor, width: int) -> Tensor:
 
 
 class CommonSpace:
-    """What several parties have in common, as a linear map of their embeddings u (O, n, d) that further rows can enter.
+    """What several parties have in common, as a linear map of their embeddings u (O, n, d) that
+    further rows can enter.
 
-    Canonical directions where there are more rows than dimensions and two parties, else principal components.
+    Canonical directions where there are more rows than dimensions and two parties, else principal
+    components.
     """
 
     def __init__(self, u: Tensor, rows: Tensor) -> None:
@@ -201,11 +216,15 @@ class CommonSpace:
         return x.movedim(0, 1).flatten(1) if self.canonical else x.sum(0)
 
 
-def _imputed(owner: LabelOwner, units: Tensor, others: list[int], width: int) -> tuple[Tensor, Tensor]:
-    """Further labelled rows that some of the others have (O, k, d), missing blocks regressed, and their labels (k,)."""
+def _imputed(
+    owner: LabelOwner, units: Tensor, others: list[int], width: int
+) -> tuple[Tensor, Tensor]:
+    """Further labelled rows that some of the others have (O, k, d), missing blocks regressed, and
+    their labels (k,)."""
     assert owner.further is not None
     sent = _units(owner.memory["further"][others], width)  # (O, F, d)
-    shared = owner.further.shared[others] & owner.memory["further"][others].any(-1)  # (O, F); zeros: it was away
+    # (O, F); zeros: it was away
+    shared = owner.further.shared[others] & owner.memory["further"][others].any(-1)
     labelled = owner.further.labels >= 0
     blocks = []
     labels = []
@@ -223,8 +242,8 @@ def _imputed(owner: LabelOwner, units: Tensor, others: list[int], width: int) ->
 
 
 def _regressed(units: Tensor, sent: Tensor, pattern: Tensor) -> Tensor:
-    """Rows (O, k, d) of which the parties of `pattern` (O,) sent a block; the others' by ridge regression on rows
-    `units` (O, n, d) that all parties have."""
+    """Rows (O, k, d) of which the parties of `pattern` (O,) sent a block; the others' by ridge
+    regression on rows `units` (O, n, d) that all parties have."""
     mean = units.mean(1, keepdim=True)
     x = units - mean
     seen = x[pattern].movedim(0, 1).flatten(1)  # (n, D)

@@ -34,21 +34,26 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def one_view(cohort: Cohort, x: Tensor, step: int, strength: float) -> Tensor:
-    """A random view of a batch x (G, B, ...): images at `strength`, tables with that share of columns replaced."""
+    """A random view of a batch x (G, B, ...): images at `strength`, tables with that share of
+    columns replaced."""
     spans = cohort.rows.spans
     if spans is None:
         return augment.augment_images(x, cohort.keys, "augment", step, strength)
     columns = augment.span_index([b - a for a, b in spans], x.device)
-    return augment.corrupt_columns(x, cohort.rows.pool, columns, cohort.keys, "augment", step, strength)
+    return augment.corrupt_columns(
+        x, cohort.rows.pool, columns, cohort.keys, "augment", step, strength
+    )
 
 
 @torch.no_grad()
 def calibrate(net: nn.Module, rows: Tensor) -> nn.Module:
-    """The network with its batch-norms' running figures set to those of these rows (G, n, ...), exactly.
+    """The network with its batch-norms' running figures set to those of these rows (G, n, ...),
+    exactly.
 
-    A short training leaves running averages half-way between their start and the last weights; on tables (15 steps) a
-    fifth of the start remains. `BatchNorm` moves its figures by a tenth of the batch's, hence the factor. A party that
-    is kept for prediction has no aligned rows any more: its figures stay as they were set.
+    A short training leaves running averages half-way between their start and the last weights; on
+    tables (15 steps) a fifth of the start remains. `BatchNorm` moves its figures by a tenth of the
+    batch's, hence the factor. A party that is kept for prediction has no aligned rows any more: its
+    figures stay as they were set.
     """
     if not rows.shape[1]:
         return net

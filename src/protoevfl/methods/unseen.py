@@ -1,7 +1,8 @@
-"""Unseen and rare classes: what a party says about the uncovered part of its pool, and how the owner uses it.
+"""Unseen and rare classes: what a party says about the uncovered part of its pool, and how the
+owner uses it.
 
-Party: a mixture of the part of its pool that no aligned row covers, and one of the whole pool; no row crosses.
-Owner: synthetic rows for the class that has no label, party by party independently.
+Party: a mixture of the part of its pool that no aligned row covers, and one of the whole pool; no
+row crosses. Owner: synthetic rows for the class that has no label, party by party independently.
 What the rows to be predicted show on top is in `batch.py`.
 """
 
@@ -30,7 +31,8 @@ class UnseenSettings:
     groups: int = 8  # clusters within which novelty is centred
     slot: bool = True  # off: classes that lack labels are left alone, to compare with
     batch: bool = True  # look again in the rows to be predicted
-    self_training: float = 0.0  # what a row of the batch counts against an aligned one, before classes are made equal
+    # what a row of the batch counts against an aligned one, before classes are made equal
+    self_training: float = 0.0
     turns: int = 2  # of self-training
     kernel_width: float = 1.0  # of the regression, in median squared distances of the aligned rows
     batch_rows: int = 5_000  # at most so many of them a fold, and as many aligned ones
@@ -43,8 +45,11 @@ class UnseenSettings:
 
 
 @torch.no_grad()
-def describe(cohort: Cohort, f_pool: Tensor, f_aligned: Tensor, groups: int, settings: UnseenSettings) -> Statistics:
-    """`groups` mixtures of the uncovered part and, last, one of the whole pool; reliability is the strength."""
+def describe(
+    cohort: Cohort, f_pool: Tensor, f_aligned: Tensor, groups: int, settings: UnseenSettings
+) -> Statistics:
+    """`groups` mixtures of the uncovered part and, last, one of the whole pool; reliability is the
+    strength."""
     width, keys = int(cohort.net.width), rnd.derive(cohort.keys, "describe")  # type: ignore[arg-type]
     if f_pool.shape[1] > settings.pool_rows:
         some = rnd.permutation(keys, "subset", 0, f_pool.shape[1])[:, : settings.pool_rows]
@@ -53,11 +58,15 @@ def describe(cohort: Cohort, f_pool: Tensor, f_aligned: Tensor, groups: int, set
     whole = novelty.mixture(f_pool, torch.ones_like(f_pool[..., 0]), keys, k, width)
     parts, strength = [whole], torch.zeros(len(keys), 1, device=keys.device)
     if groups:
-        found = novelty.novelty(f_pool[..., :width], f_aligned[..., :width], keys, groups=settings.groups)
+        found = novelty.novelty(
+            f_pool[..., :width], f_aligned[..., :width], keys, groups=settings.groups
+        )
         clear = novelty.strength(found)  # (G,)
         weight = novelty.members(found, torch.where(clear > CLEAR, 3.0, 1.5))
         side = sides(f_pool[..., :width], weight, groups, rnd.derive(keys, "groups"))
-        parts = [novelty.mixture(f_pool, weight * (side == j), keys, k, width) for j in range(groups)] + parts
+        parts = [
+            novelty.mixture(f_pool, weight * (side == j), keys, k, width) for j in range(groups)
+        ] + parts
         strength = torch.cat([clear[:, None].expand(-1, groups), strength], 1)
     means, variances, weights = (torch.stack(piece, 1) for piece in zip(*parts, strict=True))
     return Statistics(means, variances, weights, strength)
@@ -76,38 +85,56 @@ def sides(f: Tensor, weight: Tensor, groups: int, keys: Tensor) -> Tensor:
 def per_class(owner: LabelOwner) -> int:
     """Rows of a class that is neither unseen nor rare."""
     counts = torch.bincount(owner.labels, minlength=owner.classes)
-    usual: list[int] = [n for z, n in enumerate(counts.tolist()) if n and z not in owner.unseen + owner.rare]
+    usual: list[int] = [
+        n for z, n in enumerate(counts.tolist()) if n and z not in owner.unseen + owner.rare
+    ]
     return max(1, round(sum(usual) / max(1, len(usual))))
 
 
 def synthetic(owner: LabelOwner, told: Sequence[Statistics], f: Tensor, width: int) -> list[Drawn]:
-    """Synthetic rows for each unseen and rare class from the parties' statistics; f (M, N, d) aligned embeddings."""
-    means, variances = torch.stack([t.means for t in told]), torch.stack([t.variances for t in told])  # (M, g, K, d)
+    """Synthetic rows for each unseen and rare class from the parties' statistics; f (M, N, d)
+    aligned embeddings."""
+    # (M, g, K, d)
+    means, variances = (
+        torch.stack([t.means for t in told]),
+        torch.stack([t.variances for t in told]),
+    )
     weights = torch.stack([t.weights for t in told])  # (M, g, K)
     made = [
         invent(owner, z, means[:, g], variances[:, g], weights[:, g])
         for g, z in enumerate(owner.unseen[: means.shape[1] - 1])
     ]
     for z in owner.rare:
-        belong = class_share(f[..., :width], owner.labels, means[:, -1, :, :width], owner.classes, z)  # (M, K)
-        made.append(invent(owner, z, means[:, -1], variances[:, -1], weights[:, -1] * belong.square()))
+        # (M, K)
+        belong = class_share(
+            f[..., :width], owner.labels, means[:, -1, :, :width], owner.classes, z
+        )
+        made.append(
+            invent(owner, z, means[:, -1], variances[:, -1], weights[:, -1] * belong.square())
+        )
     return made
 
 
 def invent(owner: LabelOwner, z: int, means: Tensor, variances: Tensor, weights: Tensor) -> Drawn:
-    """INVENTED rows of class z from mixtures (M, K, d), (M, K); parties independently: theirs are different people."""
+    """INVENTED rows of class z from mixtures (M, K, d), (M, K); parties independently: theirs are
+    different people."""
     m, k, d = means.shape
     keys = owner.keys(f"invent {z}")
     u = rnd.uniform(keys, "component", 0, (m, INVENTED))[0]  # (M, n)
     edges = (weights + 1e-12).cumsum(-1)
-    pick = torch.searchsorted(edges / edges[:, -1:], u).clamp(max=k - 1)[..., None].expand(-1, -1, d)
+    pick = (
+        torch.searchsorted(edges / edges[:, -1:], u).clamp(max=k - 1)[..., None].expand(-1, -1, d)
+    )
     noise = rnd.normal(keys, "synthetic", 0, (m, INVENTED, d))[0]
     rows = means.gather(1, pick) + variances.gather(1, pick).clamp(min=0).sqrt() * noise
     return Drawn(z, missing_rows(owner, z), rows, torch.ones(INVENTED, device=rows.device))
 
 
-def class_share(f: Tensor, labels: Tensor, x: Tensor, classes: int, z: int, temperature: float = 0.1) -> Tensor:
-    """P(class z | x) by kernels around labelled rows: f (M, N, d), x (M, K, d) -> (M, K); classes count equally."""
+def class_share(
+    f: Tensor, labels: Tensor, x: Tensor, classes: int, z: int, temperature: float = 0.1
+) -> Tensor:
+    """P(class z | x) by kernels around labelled rows: f (M, N, d), x (M, K, d) -> (M, K); classes
+    count equally."""
     onehot = F.one_hot(labels, classes).float()
     onehot = onehot / onehot.sum(0).clamp(min=1)
     density = ((transport.cosine(x, f) - 1) / temperature).exp() @ onehot  # (M, K, Z)

@@ -1,9 +1,10 @@
-"""Upper bound: all rows of all pools with all columns and all labels in one place. Nothing federated about it.
+"""Upper bound: all rows of all pools with all columns and all labels in one place. Nothing
+federated about it.
 
     min over E, head of  cross-entropy( head(E(x)), y )   on every row that some party holds
 
-Images of four quadrants are put together again; camera views become channels; tables are all columns. Nothing crosses
-and the parties are not asked, so a missing party changes nothing.
+Images of four quadrants are put together again; camera views become channels; tables are all
+columns. Nothing crosses and the parties are not asked, so a missing party changes nothing.
 """
 
 from dataclasses import dataclass
@@ -73,7 +74,9 @@ class Classifier(nn.Module):
     def __init__(self, method: Pooled, keys: Tensor, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
         self.models = len(keys)
-        settings = HeadSettings(hidden=method.hidden, dropout=method.dropout, gate=False, adaptor=False)
+        settings = HeadSettings(
+            hidden=method.hidden, dropout=method.dropout, gate=False, adaptor=False
+        )
         self.body: Extractor = extractor(shape, keys)
         self.head = HeadNet(keys, 1, self.body.width, classes, settings)
 
@@ -90,7 +93,8 @@ def fit_classifier(
 ) -> Tensor:
     """Leaves a `Classifier` of rows x (n, ...) with the owner; returns the mean loss of each epoch.
 
-    offsets   (Z,) added to the logits while training: class rates of these rows that predictions shall not have
+    offsets   (Z,) added to the logits while training: class rates of these rows that predictions
+    shall not have
     """
     keys = owner.keys("upper bound", method.models)
     net = Classifier(method, keys, tuple(x.shape[1:]), owner.classes)
@@ -106,16 +110,25 @@ def fit_classifier(
         return soft_cross_entropy(net.head(f, step=step) + offsets, t)
 
     losses = fit(
-        loss, net.parameters(), keys, len(x), epochs=method.epochs, batch=method.batch, lr=method.lr,
-        weight_decay=method.weight_decay, purpose="upper bound",
-    )  # fmt: skip
+        loss,
+        net.parameters(),
+        keys,
+        len(x),
+        epochs=method.epochs,
+        batch=method.batch,
+        lr=method.lr,
+        weight_decay=method.weight_decay,
+        purpose="upper bound",
+    )
     owner.head = net
     return losses
 
 
 def central(owner: LabelOwner) -> Central:
     if owner.central is None:
-        raise UserError("the upper bound needs all rows and labels in one place, which only a simulation has")
+        raise UserError(
+            "the upper bound needs all rows and labels in one place, which only a simulation has"
+        )
     return owner.central
 
 

@@ -1,15 +1,17 @@
-"""Vertical logistic regression: partial scores go up, residuals come down, on the columns as they are.
+"""Vertical logistic regression: partial scores go up, residuals come down, on the columns as they
+are.
 
     score(x) = b + sum_m x_m . w_m                      party m sends x_m . w_m of every aligned row
     r = softmax(score) - y                              the owner sends r, the loss gradient at the scores
     w_m <- w_m - (k/2 X_m'X_m + lambda)^-1 (X_m'r + lambda w_m)
 
-min sum_i -log p_i(y_i) + lambda/2 |w|^2, the intercept b at the owner and free. The Hessian of the loss is at most 1/2
-of that of least squares (Boehning 1992), and k blocks that step at once (the parties and b) at most k times their own
-parts: no step ever makes the objective worse, and parties need to know nothing of each other. Features are those that
-Proto-EVFL sends of a table (methods/table_features.py); pixels of images are columns. The ridge lambda has the least
-log-loss over the owner's folds of the aligned rows.
-Residuals give labels away: r_z is below zero for the row's own class and for no other (docs/privacy.md).
+min sum_i -log p_i(y_i) + lambda/2 |w|^2, the intercept b at the owner and free. The Hessian of the
+loss is at most 1/2 of that of least squares (Boehning 1992), and k blocks that step at once (the
+parties and b) at most k times their own parts: no step ever makes the objective worse, and parties
+need to know nothing of each other. Features are those that Proto-EVFL sends of a table
+(methods/table_features.py); pixels of images are columns. The ridge lambda has the least log-loss
+over the owner's folds of the aligned rows. Residuals give labels away: r_z is below zero for the
+row's own class and for no other (docs/privacy.md).
 """
 
 from collections.abc import Generator
@@ -30,7 +32,8 @@ from protoevfl.methods.table_features import learn_features, table_features
 from protoevfl.methods.warmup import own_rows
 from protoevfl.models import inputs
 
-STRENGTHS = (100.0, 30.0, 10.0, 3.0, 1.0)  # in this order: each starts from the solution of the last
+# in this order: each starts from the solution of the last
+STRENGTHS = (100.0, 30.0, 10.0, 3.0, 1.0)
 BIAS = "logistic.bias"
 
 
@@ -56,7 +59,9 @@ class VerticalLogistic:
             case Residuals():
                 return Embeddings(self.step(cohort, request))
             case Embed(rows=which):
-                return Embeddings(self.features(cohort, getattr(cohort.rows, which)) @ cohort.memory["weights"])
+                return Embeddings(
+                    self.features(cohort, getattr(cohort.rows, which)) @ cohort.memory["weights"]
+                )
         raise NotImplementedError(type(request).__name__)
 
     def features(self, cohort: Cohort, rows: Tensor) -> Tensor:
@@ -71,7 +76,8 @@ class VerticalLogistic:
         memory = cohort.memory
         x = self.features(cohort, cohort.rows.aligned)
         if "curvature" not in memory:
-            # in double precision: in single it fails, with NaN and no error, on columns that repeat each other
+            # in double precision: in single it fails, with NaN and no error, on columns that repeat
+            # each other
             curvature, directions = torch.linalg.eigh(x.double().mT @ x.double())
             memory |= {"curvature": curvature.to(x), "directions": directions.to(x)}
         if not request.step:
@@ -102,11 +108,15 @@ class VerticalLogistic:
             held = fold == k
             for i, strength in enumerate(STRENGTHS):
                 yield from self.descend(owner, fit, strength, ~held, self.path_rounds)
-                losses[i] += float(F.cross_entropy(fit.logits[held], owner.labels[held], reduction="sum"))
+                losses[i] += float(
+                    F.cross_entropy(fit.logits[held], owner.labels[held], reduction="sum")
+                )
             yield Report("ridge", k + 1, self.folds)
         return STRENGTHS[losses.index(min(losses))]
 
-    def descend(self, owner: LabelOwner, fit: "Fit", strength: float, used: Tensor, rounds: int) -> Talk:
+    def descend(
+        self, owner: LabelOwner, fit: "Fit", strength: float, used: Tensor, rounds: int
+    ) -> Talk:
         """Goes on with a fit for some rounds, taught by the rows that are `used` (N,)."""
         blocks = len(owner.parties) + 1
         truth = F.one_hot(owner.labels, owner.classes).float()
@@ -122,13 +132,16 @@ class VerticalLogistic:
         """Features are centred: a party that is missing counts as average."""
         replies = yield {m: Embed("query") for m in owner.parties if m in present}
         if not replies or BIAS not in owner.memory:
-            raise UserError(f"prediction needs a trained model and at least one of the parties {owner.parties}")
+            raise UserError(
+                f"prediction needs a trained model and at least one of the parties {owner.parties}"
+            )
         return (total(replies, owner.device) + owner.memory[BIAS]).softmax(1)
 
 
 @dataclass
 class Fit:
-    """Where the owner stands: the sum of the parties' scores of the aligned rows (N, Z) and its intercept (Z,)."""
+    """Where the owner stands: the sum of the parties' scores of the aligned rows (N, Z) and its
+    intercept (Z,)."""
 
     scores: Tensor
     bias: Tensor

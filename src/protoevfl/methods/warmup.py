@@ -1,7 +1,9 @@
-"""Self-supervised training of a party's extractor on its own rows: two views of a row should embed alike (SimCLR).
+"""Self-supervised training of a party's extractor on its own rows: two views of a row should embed
+alike (SimCLR).
 
-No byte crosses. Images: affine moves, brightness, noise, an erased patch. Tables: columns replaced by draws from their
-own marginals (SCARF). The contrast is the NT-Xent loss on the extractor's output itself.
+No byte crosses. Images: affine moves, brightness, noise, an erased patch. Tables: columns replaced
+by draws from their own marginals (SCARF). The contrast is the NT-Xent loss on the extractor's
+output itself.
 """
 
 from collections.abc import Callable
@@ -98,6 +100,14 @@ def warm_up(cohort: Cohort, settings: WarmUpSettings) -> Tensor:
 
     cohort.net.train()
     return fit(
-        loss, cohort.net.parameters(), keys, rows.shape[1], epochs=settings.epochs, batch=settings.batch,
-        lr=settings.lr, weight_decay=settings.weight_decay, purpose="warm-up", progress=cohort.progress,
-    )  # fmt: skip
+        loss,
+        cohort.net.parameters(),
+        keys,
+        rows.shape[1],
+        epochs=settings.epochs,
+        batch=settings.batch,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        purpose="warm-up",
+        progress=cohort.progress,
+    )

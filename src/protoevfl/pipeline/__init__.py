@@ -1,1 +1,2 @@
-"""Your own files: check, prepare, train, keep a run directory, predict, measure what each party is worth."""
+"""Your own files: check, prepare, train, keep a run directory, predict, measure what each party is
+worth."""

@@ -1,7 +1,8 @@
-"""`protoevfl check`: read the files, count what matters, and list every problem with what to do about it.
+"""`protoevfl check`: read the files, count what matters, and list every problem with what to do
+about it.
 
-Problems are collected rather than raised, so that one call shows all of them: an *error* is what `train` would refuse,
-a *warning* what it would accept and a person should know.
+Problems are collected rather than raised, so that one call shows all of them: an *error* is what
+`train` would refuse, a *warning* what it would accept and a person should know.
 """
 
 from collections.abc import Iterator
@@ -47,7 +48,8 @@ class PartyReport:
     bytes: int
     rows: int = 0
     columns: dict[str, str] = field(default_factory=dict)  # feature column -> type
-    missing: dict[str, int] = field(default_factory=dict)  # feature column -> missing values, where there are any
+    # feature column -> missing values, where there are any
+    missing: dict[str, int] = field(default_factory=dict)
     features: tuple[int, ...] = ()  # shape of an encoded row
     dropped: dict[str, str] = field(default_factory=dict)
     missing_ids: int = 0
@@ -64,7 +66,8 @@ class Report:
     common: int | None = None
     common_classes: dict[str, int] = field(default_factory=dict)
     pairs: dict[str, int] = field(default_factory=dict)
-    kinds: dict[str, dict[str, int]] = field(default_factory=dict)  # shared with all, some, nobody -> rows
+    # shared with all, some, nobody -> rows
+    kinds: dict[str, dict[str, int]] = field(default_factory=dict)
     estimate: dict[str, Any] | None = None
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -75,7 +78,12 @@ class Report:
 
 def check(config: Config, with_estimate: bool = True) -> Report:
     """Look at every file and the run they would make."""
-    report, files, ids, sizes = Report(), dict[str, PartyFile](), dict[str, Ids](), dict[str, Size]()
+    report, files, ids, sizes = (
+        Report(),
+        dict[str, PartyFile](),
+        dict[str, Ids](),
+        dict[str, Size](),
+    )
     for party in config.parties:
         try:
             files[party.name] = resolve(replace(config, parties=(party,)))[party.name]
@@ -111,10 +119,15 @@ def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) ->
     except UserError as error:
         report.errors.append(str(error))
         ids = ids_of(config, file, "drop")
-    found.rows, found.missing_ids, found.duplicate_ids = ids.counts.input, ids.counts.missing, ids.counts.repeated
+    found.rows, found.missing_ids, found.duplicate_ids = (
+        ids.counts.input,
+        ids.counts.missing,
+        ids.counts.repeated,
+    )
     if ids.counts.dropped and config.alignment.on_bad_ids == "drop":
         report.warnings.append(
-            f"{found.name}: {ids.counts.dropped} rows have no id or share one with another row; they cannot be matched"
+            f"{found.name}: {ids.counts.dropped} rows have no id or share one with another row; "
+            "they cannot be matched"
         )
     return ids
 
@@ -150,11 +163,18 @@ def _counted(batches: Iterator[Any], found: PartyReport) -> Iterator[Any]:
         yield batch
 
 
-def _about_columns(config: Config, party: PartyConfig, found: PartyReport, file: PartyFile, report: Report) -> None:
-    empty = [name for name, gone in found.missing.items() if 2 * gone > found.rows and name not in found.dropped]
+def _about_columns(
+    config: Config, party: PartyConfig, found: PartyReport, file: PartyFile, report: Report
+) -> None:
+    empty = [
+        name
+        for name, gone in found.missing.items()
+        if 2 * gone > found.rows and name not in found.dropped
+    ]
     if empty:
         report.warnings.append(
-            f"{found.name}: more than half of {_some(empty)} is missing; exclude it if it means nothing"
+            f"{found.name}: more than half of {_some(empty)} is missing; exclude it if it means "
+            "nothing"
         )
     if found.dropped:
         why = "; ".join(f"'{name}' ({text})" for name, text in list(found.dropped.items())[:3])
@@ -162,12 +182,17 @@ def _about_columns(config: Config, party: PartyConfig, found: PartyReport, file:
     label = config.label
     if party.name != label.party and label.column in file.spec.features:
         report.warnings.append(
-            f"{found.name} has a feature called '{label.column}' like the label; exclude it if it gives the answer away"
+            f"{found.name} has a feature called '{label.column}' like the label; exclude it if it "
+            "gives the answer away"
         )
 
 
 def _labels(
-    config: Config, files: dict[str, PartyFile], ids: dict[str, Ids], sizes: dict[str, Size], report: Report
+    config: Config,
+    files: dict[str, PartyFile],
+    ids: dict[str, Ids],
+    sizes: dict[str, Size],
+    report: Report,
 ) -> None:
     """Class counts, the common rows, and how they would be cut."""
     active = config.label.party
@@ -178,7 +203,11 @@ def _labels(
             report.errors.append(str(error))
             return
         report.classes = dict(
-            zip(classes, np.bincount(labels[labels >= 0], minlength=len(classes)).tolist(), strict=True)
+            zip(
+                classes,
+                np.bincount(labels[labels >= 0], minlength=len(classes)).tolist(),
+                strict=True,
+            )
         )
         report.unlabelled = int((labels < 0).sum())
     if active not in files or len(ids) < len(config.parties):
@@ -212,10 +241,14 @@ def _labels(
 
 
 def _kinds(labels: NDArray[np.int64], has: NDArray[np.bool_]) -> dict[str, dict[str, int]]:
-    """How many rows of the active party are shared with all, some or none of the others, labelled or not."""
+    """How many rows of the active party are shared with all, some or none of the others, labelled
+    or not."""
     kinds = {"all": has.all(0), "some": has.any(0) & ~has.all(0), "nobody": ~has.any(0)}
     return {
-        who: {"labelled": int((labels[rows] >= 0).sum()), "unlabelled": int((labels[rows] < 0).sum())}
+        who: {
+            "labelled": int((labels[rows] >= 0).sum()),
+            "unlabelled": int((labels[rows] < 0).sum()),
+        }
         for who, rows in kinds.items()
     }
 
@@ -223,14 +256,22 @@ def _kinds(labels: NDArray[np.int64], has: NDArray[np.bool_]) -> dict[str, dict[
 def _about_common(report: Report, test: int) -> None:
     labelled = sum(report.common_classes.values())
     if labelled < FEW_ROWS:
-        report.warnings.append(f"only {labelled} common rows have a label; results will vary a lot from seed to seed")
+        report.warnings.append(
+            f"only {labelled} common rows have a label; results will vary a lot from seed to seed"
+        )
     few = [name for name, rows in report.common_classes.items() if 0 < rows < FEW_OF_CLASS]
     if few:
-        report.warnings.append(f"few common rows are of the class {_some(few)}; more labels of it help most")
+        report.warnings.append(
+            f"few common rows are of the class {_some(few)}; more labels of it help most"
+        )
     if 0 < test < FEW_TEST:
         spread = 100 * (0.25 / test) ** 0.5
-        report.warnings.append(f"{test} test rows only: accuracy will be known to about ± {spread:.0f} points")
+        report.warnings.append(
+            f"{test} test rows only: accuracy will be known to about ± {spread:.0f} points"
+        )
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return ", ".join(f"'{name}'" for name in names[:5]) + (
+        f" and {len(names) - 5} more" if len(names) > 5 else ""
+    )

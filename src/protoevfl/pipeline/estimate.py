@@ -1,10 +1,12 @@
-"""How long, how much memory, how many bytes: measured on small random parties of the same widths, then scaled.
+"""How long, how much memory, how many bytes: measured on small random parties of the same widths,
+then scaled.
 
     time, bytes ~ k ( c + a * unaligned rows + b * aligned rows )
 
-The method really runs, with an eighth of its epochs, on random rows: once, with twice the unaligned rows, with twice
-the aligned rows and with twice the epochs. That gives a, b, c and how bytes depend on epochs. Memory is counted, not
-measured: three copies of the rows that are used, and half a GiB for the programs.
+The method really runs, with an eighth of its epochs, on random rows: once, with twice the unaligned
+rows, with twice the aligned rows and with twice the epochs. That gives a, b, c and how bytes depend
+on epochs. Memory is counted, not measured: three copies of the rows that are used, and half a GiB
+for the programs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,12 +71,16 @@ def estimate(
 
     def scaled(part: int) -> float:
         up = base[part] + max(0.0, more_pool[part] - base[part]) * (pool - POOL) / POOL
-        return max(0.0, up + max(0.0, more_aligned[part] - base[part]) * (aligned - ALIGNED) / ALIGNED)
+        return max(
+            0.0, up + max(0.0, more_aligned[part] - base[part]) * (aligned - ALIGNED) / ALIGNED
+        )
 
-    stretch = (longer[1] - base[1]) * (SHORTER - 1) / max(1.0, base[1])  # of bytes, from an eighth to all epochs
+    # of bytes, from an eighth to all epochs
+    stretch = (longer[1] - base[1]) * (SHORTER - 1) / max(1.0, base[1])
     memory = BASE + COPIES * sum(s.bytes() for s in sizes)
     how = (
-        f"the method ran on random rows of the same widths ({POOL} unaligned, {ALIGNED} aligned, an eighth of the "
+        f"the method ran on random rows of the same widths ({POOL} unaligned, {ALIGNED} aligned, "
+        "an eighth of the "
         "epochs) on this machine, scaled linearly; expect a factor of two"
     )
     return Estimate(SHORTER * scaled(0), memory, round(scaled(1) * (1 + stretch)), how)
@@ -116,4 +122,6 @@ def _random(size: Size, party: int, pool: int, aligned: int) -> PartyTable:
         x = torch.randn(n, *size.shape, generator=source)
         return x if len(size.shape) == 1 else (50 * x + 128).clamp(0, 255).to(torch.uint8)
 
-    return PartyTable(f"party {party}", rows(pool), rows(aligned), rows(1), size.spans, size.numbers)
+    return PartyTable(
+        f"party {party}", rows(pool), rows(aligned), rows(1), size.spans, size.numbers
+    )

@@ -1,4 +1,5 @@
-"""Measure a run: on the test rows it kept, or on new files with labels, for any subset of parties."""
+"""Measure a run: on the test rows it kept, or on new files with labels, for any subset of
+parties."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +18,11 @@ from protoevfl.rows.ids import collect
 from protoevfl.rows.labels import encode_labels
 
 
-def labelled_rows(run: Run, inputs: Mapping[str, Path], labels: Path | None = None, device: str = "auto") -> TestRows:
-    """Rows to measure on: those that all inputs and the labels have; without inputs the run's own test rows."""
+def labelled_rows(
+    run: Run, inputs: Mapping[str, Path], labels: Path | None = None, device: str = "auto"
+) -> TestRows:
+    """Rows to measure on: those that all inputs and the labels have; without inputs the run's own
+    test rows."""
     owner = run.need_owner()
     if not inputs:
         if labels is not None:
@@ -31,7 +35,9 @@ def labelled_rows(run: Run, inputs: Mapping[str, Path], labels: Path | None = No
     file = labels or inputs[owner.parties[0]]
     found = predict(run, inputs, device)
     truth = read_truth(run, file)
-    rows = [i for i, value in enumerate(found.ids) if value in truth and bool(found.present[:, i].all())]
+    rows = [
+        i for i, value in enumerate(found.ids) if value in truth and bool(found.present[:, i].all())
+    ]
     if not rows:
         raise UserError(f"no row is in every input and has a label in {file.name}")
     index = torch.tensor(rows)
@@ -46,35 +52,53 @@ def read_truth(run: Run, path: Path) -> dict[str, int]:
     party = run.need_party(owner.parties[0])
     columns = list(party.id_columns)
     if owner.label_column not in scan(path).names:
-        raise UserError(f"{path.name} has no column '{owner.label_column}'; give the file with the labels as --labels")
+        raise UserError(
+            f"{path.name} has no column '{owner.label_column}'; give the file with the labels as "
+            "--labels"
+        )
     table = read_columns(path, [*columns, owner.label_column], text=columns)
-    ids = collect([table[c].to_pylist() for c in columns], party.id_rules, path.name, party.on_bad_ids)
+    ids = collect(
+        [table[c].to_pylist() for c in columns], party.id_rules, path.name, party.on_bad_ids
+    )
     column = table[owner.label_column].combine_chunks()
     classes, _ = encode_labels(column, f"{path.name} column '{owner.label_column}'", owner.classes)
     labels = classes[ids.rows].tolist()
     return {value: label for value, label in zip(ids.values, labels, strict=True) if label >= 0}
 
 
-def evaluate(run: Run, inputs: Mapping[str, Path], labels: Path | None = None, device: str = "auto") -> dict[str, Any]:
-    """The figures of the run's own test rows, or of new files; there "subsets" tells rows apart by who has them."""
+def evaluate(
+    run: Run, inputs: Mapping[str, Path], labels: Path | None = None, device: str = "auto"
+) -> dict[str, Any]:
+    """The figures of the run's own test rows, or of new files; there "subsets" tells rows apart by
+    who has them."""
     owner = run.need_owner()
     if not inputs:
         return measure(owner, labelled_rows(run, {}, labels))
     if labels is None and owner.parties[0] not in inputs:
-        raise UserError(f"give the labels as --labels, or an input of {owner.parties[0]} that has them")
+        raise UserError(
+            f"give the labels as --labels, or an input of {owner.parties[0]} that has them"
+        )
     file = labels or inputs[owner.parties[0]]
     truth, found = read_truth(run, file), predict(run, inputs, device)
-    rows = torch.tensor([i for i, value in enumerate(found.ids) if value in truth], dtype=torch.int64)
+    rows = torch.tensor(
+        [i for i, value in enumerate(found.ids) if value in truth], dtype=torch.int64
+    )
     if not len(rows):
         raise UserError(f"no row of the inputs has a label in {file.name}")
     y = torch.tensor([truth[found.ids[i]] for i in rows.tolist()])
     names = found.contributors()
     who = [names[i] for i in rows.tolist()]
-    groups = {name: torch.tensor([w == name for w in who]) for name in sorted(set(who), key=lambda w: (len(w), w))}
+    groups = {
+        name: torch.tensor([w == name for w in who])
+        for name in sorted(set(who), key=lambda w: (len(w), w))
+    }
     p = found.probabilities[rows]
     return {
         "rows": len(rows),
         "test": metrics.evaluate(p, y, owner.unseen),
         "majority": majority(owner, y),
-        "subsets": {name: {"rows": int(g.sum()), **short(metrics.evaluate(p[g], y[g]))} for name, g in groups.items()},
+        "subsets": {
+            name: {"rows": int(g.sum()), **short(metrics.evaluate(p[g], y[g]))}
+            for name, g in groups.items()
+        },
     }

@@ -1,8 +1,11 @@
-"""Predict for new rows: ids are joined across the inputs, and each row uses the parties that have it.
+"""Predict for new rows: ids are joined across the inputs, and each row uses the parties that have
+it.
 
-    input files -> each party's embeddings of its own rows -> rows grouped by the set of parties -> probabilities
+    input files -> each party's embeddings of its own rows -> rows grouped by the set of parties ->
+    probabilities
 
-No party has to be there: one input is enough, and a row that only one party knows is predicted from that party.
+No party has to be there: one input is enough, and a row that only one party knows is predicted from
+that party.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +38,8 @@ class Input:
     ids: Ids
     embeddings: Tensor
     id_table: Any  # pyarrow Table of the kept rows, in the order of ids.values
-    encoded: Tensor | None = None  # (n, ...) rows as the own model takes them; the active party's only
+    # (n, ...) rows as the own model takes them; the active party's only
+    encoded: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,12 @@ class Predictions:
         return pa.table(columns)
 
     def contributors(self) -> list[str]:
-        codes = (self.present.long() * (1 << torch.arange(len(self.present)))[:, None]).sum(0).tolist()
-        spelt = {c: "+".join(p for m, p in enumerate(self.parties) if c >> m & 1) for c in set(codes)}
+        codes = (
+            (self.present.long() * (1 << torch.arange(len(self.present)))[:, None]).sum(0).tolist()
+        )
+        spelt = {
+            c: "+".join(p for m, p in enumerate(self.parties) if c >> m & 1) for c in set(codes)
+        }
         return [spelt[c] for c in codes]
 
 
@@ -75,13 +83,18 @@ def free(name: str, taken: Mapping[str, Any]) -> str:
     return name if name not in taken else free(f"{name}_", taken)
 
 
-def read_input(party: StoredParty, path: Path, device: str = "cpu", keep_encoded: bool = False) -> Input:
-    """A party's ids and embeddings of all rows of a file; needs the columns its encoder was fitted on."""
+def read_input(
+    party: StoredParty, path: Path, device: str = "cpu", keep_encoded: bool = False
+) -> Input:
+    """A party's ids and embeddings of all rows of a file; needs the columns its encoder was fitted
+    on."""
     info = scan(path)
     require_columns(info, [*party.id_columns, *party.encoder.columns])
     columns = list(party.id_columns)
     table = read_columns(path, columns, text=columns)
-    ids = collect([table[c].to_pylist() for c in columns], party.id_rules, path.name, party.on_bad_ids)
+    ids = collect(
+        [table[c].to_pylist() for c in columns], party.id_rules, path.name, party.on_bad_ids
+    )
     if not len(ids.values):
         raise UserError(f"{path.name} has no row with a usable id")
     kept = torch.from_numpy(ids.rows)
@@ -100,8 +113,8 @@ def predict(
 ) -> Predictions:
     """Class probabilities of every row that any input has.
 
-    Two and more classes without a label are told apart by name from `examples` (class -> id of a row) or a file of
-    `attributes`.
+    Two and more classes without a label are told apart by name from `examples` (class -> id of a
+    row) or a file of `attributes`.
     """
     if not inputs:
         raise UserError("predict needs at least one --input PARTY=FILE")
@@ -110,7 +123,9 @@ def predict(
     told = None if attributes is None else read_attributes(attributes, owner.classes)
     stored = sorted((run.need_party(name) for name in inputs), key=lambda party: party.index)
     read = [
-        read_input(party, Path(inputs[party.name]), device, owner.has_own_model and party.index == 0)
+        read_input(
+            party, Path(inputs[party.name]), device, owner.has_own_model and party.index == 0
+        )
         for party in stored
     ]
     ids, id_table = join_ids(read)
@@ -126,7 +141,8 @@ def predict(
 
 
 def present_parties(owner: StoredOwner, place: Mapping[int, Tensor]) -> Tensor:
-    """(M, n): which party has which row; `place` as in `Predictions`, a party without rows may be left out."""
+    """(M, n): which party has which row; `place` as in `Predictions`, a party without rows may be
+    left out."""
     rows = len(next(iter(place.values())))
     nobody = torch.full((rows,), -1)
     return torch.stack([place.get(m, nobody) >= 0 for m in range(len(owner.parties))])
@@ -142,7 +158,8 @@ def predict_rows(
     examples: Mapping[int, int] | None = None,
     attributes: Tensor | None = None,
 ) -> Predictions:
-    """Predictions from what the parties sent; the arguments as in `Predictions` and `StoredOwner.probabilities`."""
+    """Predictions from what the parties sent; the arguments as in `Predictions` and
+    `StoredOwner.probabilities`."""
     present = present_parties(owner, place)
     parts = [torch.zeros(0, len(owner.classes))]
     for rows in torch.split(torch.arange(len(ids)), ROWS):
@@ -150,7 +167,17 @@ def predict_rows(
         encoded = None if own is None else own[rows]
         shown = among(rows, examples or {})
         parts.append(owner.probabilities(sent, present[:, rows], encoded, shown, attributes))
-    return Predictions(ids, id_table, torch.cat(parts), present, owner.classes, owner.parties, place, embeddings, own)
+    return Predictions(
+        ids,
+        id_table,
+        torch.cat(parts),
+        present,
+        owner.classes,
+        owner.parties,
+        place,
+        embeddings,
+        own,
+    )
 
 
 def unseen_classes(owner: StoredOwner, examples: Mapping[str, str]) -> dict[int, str]:
@@ -158,10 +185,13 @@ def unseen_classes(owner: StoredOwner, examples: Mapping[str, str]) -> dict[int,
     without = [owner.classes[z] for z in owner.unseen]
     for name in examples:
         if name not in owner.classes:
-            raise UserError(f"--example: '{name}' is not a class; the classes are {', '.join(owner.classes)}")
+            raise UserError(
+                f"--example: '{name}' is not a class; the classes are {', '.join(owner.classes)}"
+            )
         if name not in without:
             raise UserError(
-                f"--example: class '{name}' has labelled rows; an example is for a class without any "
+                f"--example: class '{name}' has labelled rows; an example is for a class without "
+                "any "
                 f"({', '.join(without) or 'this run has none'})"
             )
     return {owner.classes.index(name): text for name, text in examples.items()}
@@ -175,18 +205,24 @@ def example_rows(
     for z, text in wanted.items():
         parts = text.split(",") if rules.columns > 1 else [text]
         if len(parts) != rules.columns:
-            raise UserError(f"--example: an id of this run has {rules.columns} parts with commas between, not '{text}'")
+            raise UserError(
+                f"--example: an id of this run has {rules.columns} parts with commas between, not "
+                f"'{text}'"
+            )
         spelt = collect([[part] for part in parts], rules, "--example").values[0]
         if spelt not in number:
             raise UserError(f"--example: no row to be predicted has the id '{text}'")
         if not bool(present[:, number[spelt]].all()):
-            raise UserError(f"--example: not every party has the row '{text}'; give one that all of them have")
+            raise UserError(
+                f"--example: not every party has the row '{text}'; give one that all of them have"
+            )
         found[z] = number[spelt]
     return found
 
 
 def join_ids(inputs: Sequence[Input]) -> tuple[list[str], Any]:
-    """All ids once, and the id columns of the first input that has each; a text id in its one spelling."""
+    """All ids once, and the id columns of the first input that has each; a text id in its one
+    spelling."""
     import pyarrow as pa
 
     seen: dict[str, None] = {}
@@ -197,8 +233,12 @@ def join_ids(inputs: Sequence[Input]) -> tuple[list[str], Any]:
         tables.append((i, i.id_table.filter(pa.array(new)), np.flatnonzero(new)))
     names = inputs[0].id_table.column_names
     parts = [table.rename_columns(names) for _, table, _ in tables]
-    if any(part.schema != parts[0].schema or pa.types.is_string(part.schema.types[0]) for part in parts):
-        parts = [_as_text(i, part, new, names) for part, (i, _, new) in zip(parts, tables, strict=True)]
+    if any(
+        part.schema != parts[0].schema or pa.types.is_string(part.schema.types[0]) for part in parts
+    ):
+        parts = [
+            _as_text(i, part, new, names) for part, (i, _, new) in zip(parts, tables, strict=True)
+        ]
     return list(seen), pa.concat_tables([part.replace_schema_metadata() for part in parts])
 
 

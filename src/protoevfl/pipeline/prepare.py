@@ -1,10 +1,12 @@
-"""From files to what training needs: ids, who shares which row, labels, test part, and each party's table.
+"""From files to what training needs: ids, who shares which row, labels, test part, and each party's
+table.
 
-Every row of the active party counts: rows shared with all parties, with some of them, with nobody; labelled or not.
-The labelled rows common to all are cut, class by class, into training, validation and test rows by a keyed hash of
-the id, so that the same seed keeps the same people aside whatever the order of the files. Labelled rows shared with
-some of the others train too; all other rows are a party's own (its pool), and the active party's own model learns from
-those that have a label. A party's encoder is fitted on its rows outside test and validation.
+Every row of the active party counts: rows shared with all parties, with some of them, with nobody;
+labelled or not. The labelled rows common to all are cut, class by class, into training, validation
+and test rows by a keyed hash of the id, so that the same seed keeps the same people aside whatever
+the order of the files. Labelled rows shared with some of the others train too; all other rows are a
+party's own (its pool), and the active party's own model learns from those that have a label. A
+party's encoder is fitted on its rows outside test and validation.
 """
 
 import hashlib
@@ -52,7 +54,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class OneParty:
-    """A party's own part; query rows are test rows, then validation rows, then rows to be predicted."""
+    """A party's own part; query rows are test rows, then validation rows, then rows to be
+    predicted."""
 
     name: str
     file: PartyFile
@@ -72,7 +75,8 @@ class Prepared:
     labels: Tensor  # (N_a,) of the training rows shared by all
     test_labels: Tensor
     validation_labels: Tensor
-    own: OwnRows | None = None  # every label of the active party, where it has more than the shared ones
+    # every label of the active party, where it has more than the shared ones
+    own: OwnRows | None = None
     further: Further | None = None  # labelled rows shared with some of the others
     notes: list[str] = field(default_factory=list)
 
@@ -131,7 +135,9 @@ def read_ids(path: Path, id_columns: Sequence[str], rules: IdRules, on_bad: str)
 
 def ids_of(config: Config, file: PartyFile, on_bad: str | None = None) -> Ids:
     """The same for a party of a configuration."""
-    return read_ids(file.info.path, file.config.id, config.id_rules, on_bad or config.alignment.on_bad_ids)
+    return read_ids(
+        file.info.path, file.config.id, config.id_rules, on_bad or config.alignment.on_bad_ids
+    )
 
 
 def read_labels(label: LabelConfig, file: PartyFile) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -141,8 +147,8 @@ def read_labels(label: LabelConfig, file: PartyFile) -> tuple[NDArray[np.int64],
 
 
 def sharing(config: Config, ids: Mapping[str, Ids], kept: bool = True) -> Sharing:
-    """Each pair's alignment as `protoevfl align` left it (if `kept` ones are wanted), checked against the files;
-    else the plain intersection. The active party comes first among `ids`."""
+    """Each pair's alignment as `protoevfl align` left it (if `kept` ones are wanted), checked
+    against the files; else the plain intersection. The active party comes first among `ids`."""
     active, *others = ids
     folder = alignment_folder(config)
     place = np.full((len(others), ids[active].counts.input), -1, np.int64)
@@ -159,12 +165,15 @@ def sharing(config: Config, ids: Mapping[str, Ids], kept: bool = True) -> Sharin
 
 
 def kept_pair(config: Config, folder: Path, pair: Mapping[str, Ids]) -> dict[str, Alignment]:
-    """The two sides of a pair that `protoevfl align` wrote; the files must not have changed since."""
+    """The two sides of a pair that `protoevfl align` wrote; the files must not have changed
+    since."""
     aligned = {name: Alignment.load(folder / name) for name in pair}
     same_order(aligned.values())
     for name, alignment in aligned.items():
         if alignment.rules != config.id_rules:
-            raise UserError(f"the alignment in {folder} was made with other id rules; run align again")
+            raise UserError(
+                f"the alignment in {folder} was made with other id rules; run align again"
+            )
         verify(alignment, pair[name])
     return aligned
 
@@ -174,11 +183,13 @@ def alignment_folder(config: Config) -> Any:
     return config.output.with_name(f"{config.output.name}-alignment")
 
 
-def split_rows(labels: NDArray[np.int64], ids: list[str], seed: int, test: float, validation: float) -> Parts:
+def split_rows(
+    labels: NDArray[np.int64], ids: list[str], seed: int, test: float, validation: float
+) -> Parts:
     """Cut common rows with labels (n,), -1 for none, class by class; shares are rounded down.
 
-    The rows of a part come in an order of their ids, so that training does not depend on the common order (a secret
-    one after `protoevfl align`, new each time).
+    The rows of a part come in an order of their ids, so that training does not depend on the common
+    order (a secret one after `protoevfl align`, new each time).
     """
     keys = [hashlib.sha256(f"{seed}\0{value}".encode()).digest() for value in ids]
     order = np.array(sorted(range(len(ids)), key=keys.__getitem__), np.int64)
@@ -212,7 +223,9 @@ def prepare(config: Config, observer: Observer = SILENT) -> Prepared:
         own = rows_of(rows, shared, i)
         alignment = shared.alignments.get(name)
         total = ids[name].counts.input
-        parties.append(prepare_party(files[name], own, alignment, total, config.pool, config.seed, notes))
+        parties.append(
+            prepare_party(files[name], own, alignment, total, config.pool, config.seed, notes)
+        )
     return assemble(parties, labels, classes, rows, shared, notes)
 
 
@@ -224,11 +237,15 @@ def assemble(
     shared: Sharing,
     notes: list[str],
 ) -> Prepared:
-    """Labels (rows of the active party's file,) and what each party prepared; the active one is enough."""
+    """Labels (rows of the active party's file,) and what each party prepared; the active one is
+    enough."""
     own_rows, further = _every_label(parties[0], labels, rows, shared)
     if own_rows is not None:
         known = int((own_rows.labels[own_rows.shared_rows :] >= 0).sum())
-        notes.append(f"{parties[0].name}: its own model also learns from {known:,} labels of rows nobody shares")
+        notes.append(
+            f"{parties[0].name}: its own model also learns from {known:,} labels of rows nobody "
+            "shares"
+        )
     return Prepared(
         tuple(parties),
         classes,
@@ -257,7 +274,12 @@ class ActiveRows:
 
 
 def cut_rows(
-    ids: Ids, labels: NDArray[np.int64], shared: Sharing, seed: int, test: float, validation: float = 0.0
+    ids: Ids,
+    labels: NDArray[np.int64],
+    shared: Sharing,
+    seed: int,
+    test: float,
+    validation: float = 0.0,
 ) -> ActiveRows:
     """Which labelled shared rows train and which are kept aside; those shared by some all train.
 
@@ -287,26 +309,31 @@ class PartyRows:
 
 
 def rows_of(rows: ActiveRows, shared: Sharing, party: int, predict: bool = False) -> PartyRows:
-    """The same rows in a party's own file; party 0 is the active one. `predict` names those without a label too."""
+    """The same rows in a party's own file; party 0 is the active one. `predict` names those without
+    a label too."""
     asked = rows.asked if predict else NOTHING
     if not party:
         return PartyRows(rows.train, rows.kept_aside, rows.further, asked)
     place = shared.place[party - 1]
     further = place[rows.further]
     asked = place[asked]
-    return PartyRows(place[rows.train], place[rows.kept_aside], further[further >= 0], asked[asked >= 0])
+    return PartyRows(
+        place[rows.train], place[rows.kept_aside], further[further >= 0], asked[asked >= 0]
+    )
 
 
 def _every_label(
     active: OneParty, labels: NDArray[np.int64], rows: ActiveRows, shared: Sharing
 ) -> tuple[OwnRows | None, Further | None]:
-    """What the active party's own model learns from, where it has labels beyond those of the rows shared by all."""
+    """What the active party's own model learns from, where it has labels beyond those of the rows
+    shared by all."""
     table = active.table
     pool_labels = labels[active.pool_rows]
     if not len(rows.further) and not (pool_labels >= 0).any():
         return None, None
     assert table.further is not None
-    has_pool = len(active.pool_rows) > 0  # without own rows the table repeats the aligned ones as its pool
+    # without own rows the table repeats the aligned ones as its pool
+    has_pool = len(active.pool_rows) > 0
     parts = [table.aligned, table.further, *([table.pool] if has_pool else [])]
     known = np.concatenate([labels[rows.train], labels[rows.further], pool_labels])
     own = OwnRows(
@@ -317,36 +344,47 @@ def _every_label(
     )
     if not len(rows.further):
         return own, None
-    has = np.concatenate([np.ones((1, len(rows.further)), np.bool_), shared.place[:, rows.further] >= 0])
+    has = np.concatenate(
+        [np.ones((1, len(rows.further)), np.bool_), shared.place[:, rows.further] >= 0]
+    )
     return own, Further(torch.from_numpy(labels[rows.further]), torch.from_numpy(has))
 
 
 def check_labels(
     labels: NDArray[np.int64], rows: ActiveRows, classes: tuple[str, ...], label: LabelConfig
 ) -> list[str]:
-    """Refuse shared rows without labels or with one class; notes about absent labels and classes."""
+    """Refuse shared rows without labels or with one class; notes about absent labels and
+    classes."""
     where = f"the label column '{label.column}'"
     notes = []
     if not len(rows.train):
         raise UserError(f"no row that all parties share has a label in {where}; at least some must")
     unlabelled = int((labels < 0).sum())
     if unlabelled:
-        notes.append(f"{unlabelled:,} of {len(labels):,} rows have no label in {where}: used as unlabelled rows")
+        notes.append(
+            f"{unlabelled:,} of {len(labels):,} rows have no label in {where}: used as unlabelled "
+            "rows"
+        )
     counts = np.bincount(labels[rows.train], minlength=len(classes))
     if (counts > 0).sum() < 2:
         only = classes[int(counts.argmax())]
-        raise UserError(f"all labelled common rows are of the class '{only}'; there is nothing to tell apart")
+        raise UserError(
+            f"all labelled common rows are of the class '{only}'; there is nothing to tell apart"
+        )
     aside = np.zeros(len(labels), np.bool_)
     aside[rows.kept_aside] = True
     everywhere = np.bincount(labels[(labels >= 0) & ~aside], minlength=len(classes))
     missing = [classes[z] for z in np.flatnonzero(everywhere == 0)]
     if missing and not label.classes:
         raise UserError(
-            f"no row outside the test rows has the label {', '.join(missing)}; list all classes under "
+            f"no row outside the test rows has the label {', '.join(missing)}; list all classes "
+            "under "
             "[label] classes = [...] to look for it among the unlabelled rows, or remove those rows"
         )
     if missing:
-        notes.append(f"no row has the label {', '.join(missing)}: looked for among the unlabelled rows")
+        notes.append(
+            f"no row has the label {', '.join(missing)}: looked for among the unlabelled rows"
+        )
     if elsewhere := [classes[z] for z in np.flatnonzero((counts == 0) & (everywhere > 0))]:
         notes.append(f"only rows that not all parties share have the label {', '.join(elsewhere)}")
     return notes
@@ -380,7 +418,9 @@ def prepare_party(
         notes.append(f"{name} has no rows of its own: it learns from the shared rows alone")
         pooled = aligned
     dropped = dict(getattr(encoder, "dropped", {}))
-    notes += [f"{name}: column '{column}' is not used: {why}" for column, why in list(dropped.items())[:5]]
+    notes += [
+        f"{name}: column '{column}' is not used: {why}" for column, why in list(dropped.items())[:5]
+    ]
     facts = {
         "rows": total,
         "aligned": len(rows.aligned) + len(rows.kept_aside),

@@ -1,4 +1,5 @@
-"""`protoevfl train` and `protoevfl align` in one process: from a configuration to a run directory."""
+"""`protoevfl train` and `protoevfl align` in one process: from a configuration to a run
+directory."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +15,14 @@ from protoevfl.core import metrics
 from protoevfl.distributed import choose_device
 from protoevfl.method import Method
 from protoevfl.observer import SILENT, Observer
-from protoevfl.pipeline.prepare import Prepared, alignment_folder, ids_of, kind_of_run, party_order, prepare
+from protoevfl.pipeline.prepare import (
+    Prepared,
+    alignment_folder,
+    ids_of,
+    kind_of_run,
+    party_order,
+    prepare,
+)
 from protoevfl.pipeline.train import Trained, stored_party, train
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.progress import is_secondary_rank
@@ -27,7 +35,8 @@ from protoevfl.settings.method_choice import choose_method, method_facts, privac
 def align_files(
     config: Config, observer: Observer = SILENT, overwrite: bool = False
 ) -> dict[str, dict[str, Alignment]]:
-    """Private set intersection of the active party with each other one, every message made and checked.
+    """Private set intersection of the active party with each other one, every message made and
+    checked.
 
     The result of a pair lies in a folder of the other party's name, one folder per side.
     """
@@ -54,7 +63,8 @@ def train_files(
     overwrite: bool = False,
     observer: Observer = SILENT,
 ) -> StoredOwner:
-    """Train on the files of a configuration and write the run directory; returns the owner with its metrics.
+    """Train on the files of a configuration and write the run directory; returns the owner with its
+    metrics.
 
     Under torchrun its processes train together, and the first one writes.
     """
@@ -79,9 +89,15 @@ def train_files(
         device=device,
         observer=observer,
     )
-    facts: dict[str, Any] = {"device": device, "notes": world.notes, "class_rows": class_rows(world)}
+    facts: dict[str, Any] = {
+        "device": device,
+        "notes": world.notes,
+        "class_rows": class_rows(world),
+    }
     names = [p.name for p in world.parties]
-    owner = trained.stored_owner(names, world.classes, config.label.column, world.test_labels, facts)
+    owner = trained.stored_owner(
+        names, world.classes, config.label.column, world.test_labels, facts
+    )
     if len(world.validation_labels):
         owner.metrics["validation"] = validation_metrics(trained, owner, world)
     rules = (config.id_rules, config.alignment.on_bad_ids)
@@ -99,7 +115,9 @@ def method_and_privacy(config: Config) -> tuple[Method, PrivacySettings]:
     """What a configuration asks for, checked."""
     wanted, kind = config.method, kind_of_run(config)
     method = choose_method(wanted.name, wanted.preset, kind, wanted.overrides, config.privacy)
-    return method, privacy_settings(config.privacy, wanted.name, wanted.preset, kind, wanted.overrides)
+    return method, privacy_settings(
+        config.privacy, wanted.name, wanted.preset, kind, wanted.overrides
+    )
 
 
 def class_rows(world: Prepared) -> dict[str, int]:

@@ -1,4 +1,5 @@
-"""Train a method on prepared parties in this process, measure it on the rows kept aside, and keep the run."""
+"""Train a method on prepared parties in this process, measure it on the rows kept aside, and keep
+the run."""
 
 import itertools
 import time
@@ -50,14 +51,22 @@ class Trained:
         return list(self.federation.parties.parties.values())
 
     def stored_owner(
-        self, names: Sequence[str], classes: Sequence[str], label_column: str, test: Tensor, facts: dict[str, Any]
+        self,
+        names: Sequence[str],
+        classes: Sequence[str],
+        label_column: str,
+        test: Tensor,
+        facts: dict[str, Any],
     ) -> StoredOwner:
-        """What is kept of the owner; the first len(test) query rows are the test rows with these labels."""
+        """What is kept of the owner; the first len(test) query rows are the test rows with these
+        labels."""
         owner = self.owner
         own = None if owner.own is None else owner.own.query[: len(test)].cpu()
         embeddings = {m: f[: len(test)].contiguous() for m, f in self.query.items()}
         rows = TestRows(embeddings, test, own)
-        stored = StoredOwner.of(owner, self.method, self.privacy, tuple(names), tuple(classes), label_column, rows)
+        stored = StoredOwner.of(
+            owner, self.method, self.privacy, tuple(names), tuple(classes), label_column, rows
+        )
         stored.metrics.update(measure(stored, rows), **self.cost, history=self.history, **facts)
         return stored
 
@@ -99,17 +108,23 @@ def owner_of(
     further: Further | None,
     device: str = "cpu",
 ) -> LabelOwner:
-    """The label owner, with every label of the active party where the method has a use for them; see `train`."""
+    """The label owner, with every label of the active party where the method has a use for them;
+    see `train`."""
     owner = build_owner(labels.to(device), classes, parties, seed, unseen=unseen)
     if own is not None and getattr(method, "uses_every_label", False):
-        owner.own = replace(own, rows=own.rows.to(device), labels=own.labels.to(device), query=own.query.to(device))
+        owner.own = replace(
+            own, rows=own.rows.to(device), labels=own.labels.to(device), query=own.query.to(device)
+        )
         if further is not None:
             owner.further = Further(further.labels.to(device), further.shared.to(device))
     return owner
 
 
-def train_federation(federation: Federation, privacy: PrivacySettings, observer: Observer = SILENT) -> Trained:
-    """Trains to the end, wherever the parties are, and asks for their embeddings of the query rows."""
+def train_federation(
+    federation: Federation, privacy: PrivacySettings, observer: Observer = SILENT
+) -> Trained:
+    """Trains to the end, wherever the parties are, and asks for their embeddings of the query
+    rows."""
     history = _History()
     start = time.perf_counter()
     federation.train(Together([history, observer]))
@@ -117,7 +132,9 @@ def train_federation(federation: Federation, privacy: PrivacySettings, observer:
     del cost["epsilon"]
     (ledger,) = federation.border.ledgers
     if ledger.entries:
-        cost["epsilon"] = {str(m): ledger.epsilon(m, "down") for m in federation.owners[0].parties[1:]}
+        cost["epsilon"] = {
+            str(m): ledger.epsilon(m, "down") for m in federation.owners[0].parties[1:]
+        }
     # asked at once: some methods settle their networks for good when they first embed
     query = {m: f.cpu() for m, f in federation.query_embeddings().items()}
     return Trained(federation, privacy, query, cost, history.reports)
@@ -132,7 +149,8 @@ def stored_party(
     privacy: PrivacySettings,
     state: Mapping[str, Tensor],
 ) -> StoredParty:
-    """What is kept of one party; `index` is its place among the parties, `state` that of its network and memory."""
+    """What is kept of one party; `index` is its place among the parties, `state` that of its
+    network and memory."""
     return StoredParty(
         name=part.name,
         index=index,
@@ -161,10 +179,12 @@ class _History(Observer):
 
 
 def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
-    """Figures on test rows: all parties, the active party alone, every subset, the commonest class, and the gain."""
+    """Figures on test rows: all parties, the active party alone, every subset, the commonest class,
+    and the gain."""
     if not len(rows.labels):
         return {"rows": 0}
-    everyone = tuple(sorted(rows.embeddings))  # without a company that was away when the test rows were asked for
+    # without a company that was away when the test rows were asked for
+    everyone = tuple(sorted(rows.embeddings))
     joint = owner.subset(rows, everyone)
     figures: dict[str, Any] = {
         "rows": len(rows.labels),
@@ -179,16 +199,22 @@ def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
         sizes = range(1, len(everyone) + 1)
         subsets = itertools.chain.from_iterable(itertools.combinations(everyone, k) for k in sizes)
         figures["subsets"] = {
-            "+".join(owner.parties[m] for m in subset): short(metrics.evaluate(owner.subset(rows, subset), rows.labels))
+            "+".join(owner.parties[m] for m in subset): short(
+                metrics.evaluate(owner.subset(rows, subset), rows.labels)
+            )
             for subset in subsets
         }
     return figures
 
 
 def majority(owner: StoredOwner, labels: Tensor) -> dict[str, Any]:
-    """Always answering the commonest class of the training rows: the class, and how often that is right."""
+    """Always answering the commonest class of the training rows: the class, and how often that is
+    right."""
     commonest = int(torch.bincount(owner.labels).argmax())
-    return {"class": owner.classes[commonest], "accuracy": float((labels == commonest).double().mean())}
+    return {
+        "class": owner.classes[commonest],
+        "accuracy": float((labels == commonest).double().mean()),
+    }
 
 
 def short(figures: dict[str, Any]) -> dict[str, Any]:

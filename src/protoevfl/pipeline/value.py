@@ -1,12 +1,14 @@
-"""What is each party worth? The exact Shapley value of the accuracy (or AUC) of all subsets of parties.
+"""What is each party worth? The exact Shapley value of the accuracy (or AUC) of all subsets of
+parties.
 
     phi_m = sum over S without m of  |S|! (M - |S| - 1)! / M!  [ v(S + m) - v(S) ],      sum_m phi_m = v(all) - v(none)
 
-v(S) is measured on test rows with the parties of S alone, which prediction with any subset gives without training
-again. Where the active party has a model of its own, it is in every S and v(none) is that model alone; else v(none)
-answers the commonest class of the training rows (accuracy) or by chance (AUC 1/2). Intervals: the test
-rows are drawn anew with replacement, every v and phi computed again, and the middle 95 % reported. They tell the
-uncertainty of the test rows, not that of training another time.
+v(S) is measured on test rows with the parties of S alone, which prediction with any subset gives
+without training again. Where the active party has a model of its own, it is in every S and v(none)
+is that model alone; else v(none) answers the commonest class of the training rows (accuracy) or by
+chance (AUC 1/2). Intervals: the test rows are drawn anew with replacement, every v and phi computed
+again, and the middle 95 % reported. They tell the uncertainty of the test rows, not that of
+training another time.
 """
 
 import itertools
@@ -50,21 +52,33 @@ class Worth:
 
     def to_dict(self) -> dict[str, Any]:
         shares = [vars(share) for share in self.shares]
-        return {"metric": self.metric, "rows": self.rows, "everyone": self.everyone, "nobody": self.nobody,
-                "parties": shares, "subsets": self.subsets, "start": self.start}  # fmt: skip
+        return {
+            "metric": self.metric,
+            "rows": self.rows,
+            "everyone": self.everyone,
+            "nobody": self.nobody,
+            "parties": shares,
+            "subsets": self.subsets,
+            "start": self.start,
+        }
 
 
-def value(owner: StoredOwner, rows: TestRows, metric: str = "", draws: int = 1000, seed: int = 0) -> Worth:
+def value(
+    owner: StoredOwner, rows: TestRows, metric: str = "", draws: int = 1000, seed: int = 0
+) -> Worth:
     """Shapley values; the metric is AUC for two classes and accuracy for more, unless given.
 
-    Where the active party has a model of its own, that is where counting begins: the value of the others is what they
-    add to it. Else every party counts, from nobody at all.
+    Where the active party has a model of its own, that is where counting begins: the value of the
+    others is what they add to it. Else every party counts, from nobody at all.
     """
     always = (0,) if owner.has_own_model else ()
     players = [m for m in range(len(owner.parties)) if m not in always]
     metric = metric or ("auc" if len(owner.classes) == 2 else "accuracy")
     _check(owner, rows, metric, len(players))
-    subsets = [(*always, *(m for i, m in enumerate(players) if code >> i & 1)) for code in range(1 << len(players))]
+    subsets = [
+        (*always, *(m for i, m in enumerate(players) if code >> i & 1))
+        for code in range(1 << len(players))
+    ]
     right = torch.stack([_answers(owner, rows, some, metric) for some in subsets])  # (2^M, n)
     once = torch.ones(1, len(rows.labels), dtype=torch.float64)
     v = _scores(right, rows.labels, once, metric)[0]  # (2^M,)
@@ -83,7 +97,9 @@ def value(owner: StoredOwner, rows: TestRows, metric: str = "", draws: int = 100
         for i, m in enumerate(players)
     )
     named = {
-        "+".join(owner.parties[m] for m in subset): float(v[code]) for code, subset in enumerate(subsets) if subset
+        "+".join(owner.parties[m] for m in subset): float(v[code])
+        for code, subset in enumerate(subsets)
+        if subset
     }
     start = owner.parties[0] if always else ""
     return Worth(metric, len(rows.labels), float(v[-1]), float(v[0]), shares, named, start)
@@ -104,7 +120,9 @@ def shapley_weights(parties: int) -> Tensor:
     for m, code in itertools.product(range(parties), range(1 << parties)):
         if not code >> m & 1:
             size = code.bit_count()
-            share = math.factorial(size) * math.factorial(parties - size - 1) / math.factorial(parties)
+            share = (
+                math.factorial(size) * math.factorial(parties - size - 1) / math.factorial(parties)
+            )
             weights[m, code | 1 << m] += share
             weights[m, code] -= share
     return weights
@@ -114,18 +132,30 @@ def _check(owner: StoredOwner, rows: TestRows, metric: str, parties: int) -> Non
     if metric not in METRICS:
         raise UserError(f"the metric is {' or '.join(METRICS)}, not '{metric}'")
     if metric == "auc" and len(owner.classes) != 2:
-        raise UserError(f"AUC is for two classes, this run has {len(owner.classes)}; use --metric accuracy")
+        raise UserError(
+            f"AUC is for two classes, this run has {len(owner.classes)}; use --metric accuracy"
+        )
     if parties > MOST:
-        raise UserError(f"exact values of {parties} parties need {1 << parties:,} subsets; the most is {MOST} parties")
+        raise UserError(
+            f"exact values of {parties} parties need {1 << parties:,} subsets; the most is {MOST} "
+            "parties"
+        )
     if len(rows.labels) < 2 or len(set(rows.labels.tolist())) < 2:
-        raise UserError("the rows to measure on are of one class only, or fewer than two; give others with --input")
+        raise UserError(
+            "the rows to measure on are of one class only, or fewer than two; give others with "
+            "--input"
+        )
 
 
 def _answers(owner: StoredOwner, rows: TestRows, subset: tuple[int, ...], metric: str) -> Tensor:
     """(n,) 1 where the answer is right (accuracy), or the score of the second class (AUC)."""
     if not subset:
         commonest = torch.bincount(owner.labels).argmax()
-        return (rows.labels == commonest).double() if metric == "accuracy" else torch.zeros(len(rows.labels)).double()
+        return (
+            (rows.labels == commonest).double()
+            if metric == "accuracy"
+            else torch.zeros(len(rows.labels)).double()
+        )
     p = owner.subset(rows, subset)
     return (p.argmax(1) == rows.labels).double() if metric == "accuracy" else p[:, 1].double()
 
@@ -140,7 +170,8 @@ def _scores(answers: Tensor, labels: Tensor, weights: Tensor, metric: str) -> Te
 def _interval(
     answers: Tensor, labels: Tensor, metric: str, draws: int, seed: int, weights: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The 2.5 % and 97.5 % points (M,) over bootstrap draws; a draw without both classes is drawn again as nothing."""
+    """The 2.5 % and 97.5 % points (M,) over bootstrap draws; a draw without both classes is drawn
+    again as nothing."""
     n = len(labels)
     source = torch.Generator().manual_seed(seed)
     step = max(1, min(draws, _DRAWS_AT_ONCE // n))

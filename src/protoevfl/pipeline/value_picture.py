@@ -21,12 +21,20 @@ def draw(worth: Worth, path: Path) -> None:
 
     names = [share.party for share in worth.shares]
     points = [100 * share.value for share in worth.shares]
-    spread = [[100 * (s.value - s.low) for s in worth.shares], [100 * (s.high - s.value) for s in worth.shares]]
+    spread = [
+        [100 * (s.value - s.low) for s in worth.shares],
+        [100 * (s.high - s.value) for s in worth.shares],
+    ]
     figure = Figure(figsize=(7, 0.55 * len(names) + 1.8), layout="constrained")
     axes = figure.subplots()
     colours = ["#2a6f97" if p >= 0 else "#b5563d" for p in points]
     axes.barh(
-        names, points, xerr=[[max(0.0, v) for v in side] for side in spread], color=colours, ecolor="#444", capsize=4
+        names,
+        points,
+        xerr=[[max(0.0, v) for v in side] for side in spread],
+        color=colours,
+        ecolor="#444",
+        capsize=4,
     )
     axes.axvline(0, color="#444", linewidth=0.8)
     axes.invert_yaxis()

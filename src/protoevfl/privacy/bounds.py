@@ -4,9 +4,9 @@
     delta(e)  = Phi(-e/mu + mu/2) - exp(e) Phi(-e/mu - mu/2)         epsilon: its inverse at a given delta
     guess     = integral phi(x - d) Phi(x)^(Z-1) dx                  d = sqrt(releases) length / sigma
 
-`guess` is the plain-language side: the best possible rate of right guesses of one label by somebody who knows all
-other labels and takes the Z classes to be equally likely; length is the norm of the row's vector. No attack,
-passive or malicious, beats it.
+`guess` is the plain-language side: the best possible rate of right guesses of one label by somebody
+who knows all other labels and takes the Z classes to be equally likely; length is the norm of the
+row's vector. No attack, passive or malicious, beats it.
 
     >>> round(epsilon(1.0, 1e-5), 2), round(guess(0.0, 10), 3)
     (4.38, 0.1)
@@ -25,7 +25,8 @@ def mu(sigma: float, sensitivity: float, releases: int = 1) -> float:
 
 
 def delta(mu: float, epsilon: float) -> float:
-    """Phi(-e/mu + mu/2) - e^e Phi(-e/mu - mu/2); the second term in logarithms, so that it cannot overflow."""
+    """Phi(-e/mu + mu/2) - e^e Phi(-e/mu - mu/2); the second term in logarithms, so that it cannot
+    overflow."""
     from scipy.special import log_ndtr
 
     first = float(log_ndtr(-epsilon / mu + mu / 2))
@@ -49,13 +50,16 @@ def epsilon(mu: float, at_delta: float) -> float:
 
 
 def guess(distance: float, classes: int) -> float:
-    """Best rate of right guesses among `classes` equally likely labels at this distance; 1/Z at 0."""
+    """Best rate of right guesses among `classes` equally likely labels at this distance; 1/Z at
+    0."""
     from scipy.special import log_ndtr
 
     if math.isinf(distance):
         return 1.0
     x = np.linspace(-10.0, 10.0 + distance, 20001)
-    density = np.exp(-0.5 * (x - distance) ** 2 + (classes - 1) * log_ndtr(x)) / math.sqrt(2 * math.pi)
+    density = np.exp(-0.5 * (x - distance) ** 2 + (classes - 1) * log_ndtr(x)) / math.sqrt(
+        2 * math.pi
+    )
     return float(np.trapezoid(density, x))
 
 

@@ -1,6 +1,8 @@
-"""Small learners attackers use: least squares over label vectors, k-means, ridge and k-label classifiers, matching.
+"""Small learners attackers use: least squares over label vectors, k-means, ridge and k-label
+classifiers, matching.
 
-All are deterministic functions of their inputs (k-means starts from a key), so that a privacy figure can be repeated.
+All are deterministic functions of their inputs (k-means starts from a key), so that a privacy
+figure can be repeated.
 """
 
 import torch
@@ -25,10 +27,14 @@ def onto_simplex(v: Tensor) -> Tensor:
     return (v - shift).clamp(min=0)
 
 
-def memberships(a: Tensor, sums: Tensor, fixed: Tensor, start: Tensor, steps: int = 400, push: float = 0.0) -> Tensor:
-    """argmin_W || A^T W - S ||^2 - push ||W||^2, rows of W on the simplex, by accelerated projected gradients.
+def memberships(
+    a: Tensor, sums: Tensor, fixed: Tensor, start: Tensor, steps: int = 400, push: float = 0.0
+) -> Tensor:
+    """argmin_W || A^T W - S ||^2 - push ||W||^2, rows of W on the simplex, by accelerated projected
+    gradients.
 
-    a (N, D), sums (D, Z), fixed (N,) known labels or -1, start (N, Z) -> W (N, Z). `push` > 0 drives rows to corners.
+    a (N, D), sums (D, Z), fixed (N,) known labels or -1, start (N, Z) -> W (N, Z). `push` > 0
+    drives rows to corners.
     """
     known = F.one_hot(fixed.clamp(min=0), sums.shape[1]).to(a)
     free = (fixed < 0)[:, None]
@@ -83,7 +89,8 @@ def lloyd(x: Tensor, centres: Tensor, steps: int) -> Tensor:
 
 
 def ridge(x: Tensor, labels: Tensor, classes: int, query: Tensor, strength: float = 1.0) -> Tensor:
-    """Scores (n, Z) of a ridge classifier on labelled rows x, in the kernel form (few rows, many columns)."""
+    """Scores (n, Z) of a ridge classifier on labelled rows x, in the kernel form (few rows, many
+    columns)."""
     mean = x.mean(0)
     y = F.one_hot(labels, classes).to(x) - 1 / classes
     a = unit(x - mean)
@@ -93,20 +100,26 @@ def ridge(x: Tensor, labels: Tensor, classes: int, query: Tensor, strength: floa
 
 
 def centroids(x: Tensor, labels: Tensor, classes: int, query: Tensor) -> Tensor:
-    """Scores (n, Z): cosine to the class means of the labelled rows; a class without one scores lowest."""
+    """Scores (n, Z): cosine to the class means of the labelled rows; a class without one scores
+    lowest."""
     member = F.one_hot(labels, classes).to(x)
     scores = unit(query) @ unit(member.T @ unit(x)).T
     return torch.where(member.sum(0) > 0, scores, -2.0)
 
 
-def spread_labels(x: Tensor, known: Tensor, classes: int, neighbours: int = 10, alpha: float = 0.95) -> Tensor:
-    """Label spreading over a nearest-neighbour graph (Zhou et al. 2004): scores (n, Z); known (n,) labels or -1."""
+def spread_labels(
+    x: Tensor, known: Tensor, classes: int, neighbours: int = 10, alpha: float = 0.95
+) -> Tensor:
+    """Label spreading over a nearest-neighbour graph (Zhou et al. 2004): scores (n, Z); known (n,)
+    labels or -1."""
     u = unit(x.float())
     near = _neighbours(u, min(neighbours, len(x) - 1))  # (n, k)
     n, k = near.shape
     source = torch.arange(n, device=x.device).repeat_interleave(k)
     left, right = torch.cat([source, near.flatten()]), torch.cat([near.flatten(), source])
-    degree = torch.zeros(n, device=x.device).index_add_(0, left, torch.ones(len(left), device=x.device))
+    degree = torch.zeros(n, device=x.device).index_add_(
+        0, left, torch.ones(len(left), device=x.device)
+    )
     scale = degree.clamp(min=1).rsqrt()[:, None]
     start = F.one_hot(known.clamp(min=0), classes).float() * (known >= 0)[:, None]
     scores = start

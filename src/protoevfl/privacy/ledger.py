@@ -5,10 +5,11 @@ Two directions, accounted apart for every party:
     down, labels    one label of one aligned row is changed; the receiver is that party
     up, features    the columns of one row are replaced by any others; the receiver is the label owner
 
-A release is a Gaussian of standard deviation sigma on something of the given sensitivity. Its name makes it unique:
-the same release, repeated after a crash, is the same message and costs nothing more. Epsilon comes from
-`dp-accounting` where it is installed (privacy loss distributions) and from the closed form always; the two agree
-within 1 % (tests). Parties that pool what they received add up: `coalition`.
+A release is a Gaussian of standard deviation sigma on something of the given sensitivity. Its name
+makes it unique: the same release, repeated after a crash, is the same message and costs nothing
+more. Epsilon comes from `dp-accounting` where it is installed (privacy loss distributions) and from
+the closed form always; the two agree within 1 % (tests). Parties that pool what they received add
+up: `coalition`.
 
     >>> ledger = Ledger(epsilon=3.0, delta=1e-5)
     >>> ledger.charge("first", party=1, direction="down", sigma=4.0, sensitivity=2**0.5)
@@ -29,7 +30,8 @@ from protoevfl.privacy import bounds
 
 Direction = Literal["down", "up"]
 PROTECTS = {
-    "down": "each label of an aligned row, against the party that receives the prototypes (replace one label)",
+    "down": "each label of an aligned row, against the party that receives the prototypes (replace "
+    "one label)",
     "up": "the columns of each row, against the label owner (replace one row)",
 }
 LARGEST_CHECKED = 20.0  # mu above which privacy loss distributions are not worth computing
@@ -52,7 +54,8 @@ class Entry:
 
 @dataclass
 class Ledger:
-    """Entries, their cost, and a budget for each party and direction. With a path it survives the process."""
+    """Entries, their cost, and a budget for each party and direction. With a path it survives the
+    process."""
 
     epsilon_budget: float | None = None
     delta: float = 1e-5
@@ -70,9 +73,14 @@ class Ledger:
         self.epsilon_budget, self.delta, self.path = epsilon, delta, path
         self.entries = _read(path) if path is not None and path.exists() else []
 
-    def charge(self, name: str, *, party: int, direction: Direction, sigma: float, sensitivity: float) -> None:
-        """Enter a release about to leave; UserError if it would pass the budget. Durable when it returns."""
-        if any(e.name == name and e.party == party and e.direction == direction for e in self.entries):
+    def charge(
+        self, name: str, *, party: int, direction: Direction, sigma: float, sensitivity: float
+    ) -> None:
+        """Enter a release about to leave; UserError if it would pass the budget. Durable when it
+        returns."""
+        if any(
+            e.name == name and e.party == party and e.direction == direction for e in self.entries
+        ):
             return
         entry = Entry(name, party, direction, sigma, sensitivity)
         self._refuse_over_budget(entry)
@@ -86,8 +94,10 @@ class Ledger:
         after = self._cost([*before, entry])
         if after > self.epsilon_budget:
             raise UserError(
-                f"privacy budget reached: party {entry.party}, {entry.direction}, has spent epsilon "
-                f"{self._cost(before):.2f} of {self.epsilon_budget:g} and this release would make it {after:.2f}; stop "
+                f"privacy budget reached: party {entry.party}, {entry.direction}, has spent "
+                "epsilon "
+                f"{self._cost(before):.2f} of {self.epsilon_budget:g} and this release would make "
+                f"it {after:.2f}; stop "
                 "here, allow fewer releases (privacy.releases), or add more noise"
             )
 
@@ -154,7 +164,8 @@ def accounted(entries: list[Entry], delta: float) -> float:
 
 
 def by_dp_accounting(mus: list[float], delta: float) -> float | None:
-    """Epsilon of composed Gaussians by privacy loss distributions; None where dp-accounting is not installed."""
+    """Epsilon of composed Gaussians by privacy loss distributions; None where dp-accounting is not
+    installed."""
     try:
         import dp_accounting
         from dp_accounting import pld
@@ -176,6 +187,7 @@ def _read(path: Path) -> list[Entry]:
         entries = [Entry(**entry) for entry in facts["entries"]]
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(
-            f"the privacy ledger {path} cannot be read; without it nobody knows what was spent: restore it from a copy"
+            f"the privacy ledger {path} cannot be read; without it nobody knows what was spent: "
+            "restore it from a copy"
         ) from None
     return entries

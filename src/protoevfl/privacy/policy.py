@@ -4,12 +4,12 @@
     OwnerGuard.received(party, reply)    when a reply arrives there
     PartyGuard.up(reply)                 before a reply leaves a party
 
-With noise or randomised response on, the owner's guard drops the prototypes a method wrote into a request and puts its
-own release there, made of the embeddings that party last sent and of the labels: nothing a method computes
-(adaptors, running sums) can carry label information past it. The class rates of a request become the mean of those
-the passive parties sent: the active party's own are made with exact prototypes, hence with labels.
-`federation/middleware.py: Defended` applies both guards in a simulation; a deployment gives the owner's guard a secret
-key and a ledger file.
+With noise or randomised response on, the owner's guard drops the prototypes a method wrote into a
+request and puts its own release there, made of the embeddings that party last sent and of the
+labels: nothing a method computes (adaptors, running sums) can carry label information past it. The
+class rates of a request become the mean of those the passive parties sent: the active party's own
+are made with exact prototypes, hence with labels. `federation/middleware.py: Defended` applies both
+guards in a simulation; a deployment gives the owner's guard a secret key and a ledger file.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -37,11 +37,14 @@ class PrivacySettings:
 
     clip: float | None = None  # norm of an embedding, at the party and again at the owner
     embedding_noise: float = 0.0  # standard deviation as a multiple of clip, added by the party
-    prototype_noise: float = 0.0  # sigma of the Gaussian on class sums of unit rows: protects single labels
-    class_noise: float = 0.0  # the same as a share of the mean class size N/Z, the larger counts: blurs classes
+    # sigma of the Gaussian on class sums of unit rows: protects single labels
+    prototype_noise: float = 0.0
+    # the same as a share of the mean class size N/Z, the larger counts: blurs classes
+    class_noise: float = 0.0
     rank: int = 16  # directions a noisy prototype has
     releases: int | None = None  # fresh prototypes a party gets; later rounds repeat the last ones
-    prototype_kappa: float = 0.0  # the paper's noise on prototypes as they are: no guarantee, for its tables
+    # the paper's noise on prototypes as they are: no guarantee, for its tables
+    prototype_kappa: float = 0.0
     label_epsilon: float | None = None  # randomised response on the labels prototypes are made of
     min_class_count: int = 0  # classes with fewer labels are not shown; 5 on own rows
     permute_classes: bool = False  # hide class names
@@ -52,9 +55,14 @@ class PrivacySettings:
     def __post_init__(self) -> None:
         if self.embedding_noise and self.clip is None:
             raise UserError(
-                "privacy.embedding_noise needs privacy.clip: noise on unbounded embeddings protects nothing"
+                "privacy.embedding_noise needs privacy.clip: noise on unbounded embeddings "
+                "protects nothing"
             )
-        if min(self.embedding_noise, self.prototype_noise, self.class_noise, self.prototype_kappa) < 0 or self.rank < 1:
+        if (
+            min(self.embedding_noise, self.prototype_noise, self.class_noise, self.prototype_kappa)
+            < 0
+            or self.rank < 1
+        ):
             raise UserError("privacy: noise must not be negative and rank must be at least 1")
         for name in ("clip", "label_epsilon", "epsilon"):
             value = getattr(self, name)
@@ -73,7 +81,8 @@ class PrivacySettings:
         return max(self.prototype_noise, self.class_noise * rows / classes)
 
     def guess_bound(self, rows: int, classes: int, rounds: int, receivers: int = 1) -> float:
-        """The best possible rate of right guesses of one label by `receivers` parties together; 1 without a promise.
+        """The best possible rate of right guesses of one label by `receivers` parties together; 1
+        without a promise.
 
         >>> round(PrivacySettings(prototype_noise=4.0, releases=1).guess_bound(200, 10, rounds=5), 3)
         0.144
@@ -81,7 +90,9 @@ class PrivacySettings:
         if rounds == 0:
             return 1 / classes
         sent = rounds if self.releases is None else min(rounds, self.releases)
-        by_noise = bounds.guess(bounds.mu(self.sigma(rows, classes), 1.0, sent * receivers), classes)
+        by_noise = bounds.guess(
+            bounds.mu(self.sigma(rows, classes), 1.0, sent * receivers), classes
+        )
         if self.label_epsilon is None:
             return by_noise
         return min(by_noise, bounds.randomised_response_guess(self.label_epsilon, classes))
@@ -89,7 +100,8 @@ class PrivacySettings:
 
 @dataclass
 class OwnerGuard:
-    """The label owner's side. `memory` holds what must outlive a message; give it the owner's own."""
+    """The label owner's side. `memory` holds what must outlive a message; give it the owner's
+    own."""
 
     settings: PrivacySettings
     labels: Tensor
@@ -101,7 +113,11 @@ class OwnerGuard:
 
     def __post_init__(self) -> None:
         epsilon = self.settings.label_epsilon
-        self.shared = self.labels if epsilon is None else randomise(self.labels, self.classes, epsilon, self.noise)
+        self.shared = (
+            self.labels
+            if epsilon is None
+            else randomise(self.labels, self.classes, epsilon, self.noise)
+        )
         self.order = self.noise.uniform(f"order/{self.classes}", self.classes).argsort()
 
     def down(self, party: int, request: Message) -> Message:
@@ -109,15 +125,20 @@ class OwnerGuard:
         if party == self.active:
             return request
         if type(request).kind == "gradients" and self.settings.guards_labels:
-            raise UserError("gradients are made of labels row by row and no defence covers them; use proto_evfl")
+            raise UserError(
+                "gradients are made of labels row by row and no defence covers them; use proto_evfl"
+            )
         if not isinstance(request, Learn):
             return request
         return self._rewrite(
-            self._release(party, request) if self.settings.guards_labels else self._noisy(party, request)
+            self._release(party, request)
+            if self.settings.guards_labels
+            else self._noisy(party, request)
         )
 
     def received(self, party: int, reply: Message) -> Message:
-        """The reply as the owner may use it: clipped, class numbers restored, remembered for the next release."""
+        """The reply as the owner may use it: clipped, class numbers restored, remembered for the
+        next release."""
         if party == self.active or not isinstance(reply, Embeddings | Learned):
             return reply
         if self.settings.clip is not None:
@@ -134,14 +155,22 @@ class OwnerGuard:
         count = self._count(party)
         request = replace(request, prior=self._prior(request.prior))
         if self.settings.releases is not None and count >= self.settings.releases:
-            return replace(request, prototypes=self.memory[f"guard.release.{party}"], present=self._shown(request))
+            return replace(
+                request,
+                prototypes=self.memory[f"guard.release.{party}"],
+                present=self._shown(request),
+            )
         f = self.memory[f"guard.upload.{party}"][:, : request.prototypes.shape[1]]
         shown = self._shown(request)
         name = f"prototypes/{party}/{count}/{digest(f, self.shared, shown)}"
         sigma, rank = self.settings.sigma(len(self.labels), self.classes), self.settings.rank
         if sigma:
-            self.ledger.charge(name, party=party, direction="down", sigma=sigma, sensitivity=SENSITIVITY)
-        mu = release(f, self.shared.to(f.device), shown, self.noise, sigma=sigma, rank=rank, name=name)
+            self.ledger.charge(
+                name, party=party, direction="down", sigma=sigma, sensitivity=SENSITIVITY
+            )
+        mu = release(
+            f, self.shared.to(f.device), shown, self.noise, sigma=sigma, rank=rank, name=name
+        )
         self.memory[f"guard.release.{party}"] = mu
         self.memory[f"guard.count.{party}"] = torch.tensor([count + 1])
         return replace(request, prototypes=mu, present=shown)
@@ -159,11 +188,17 @@ class OwnerGuard:
             request = without_small_classes(request, self._counts(request), s.min_class_count)
         if s.round_digits is not None:
             request = rounded(request, s.round_digits)
-        return permuted(request, self.order.to(request.prior.device)) if s.permute_classes else request
+        return (
+            permuted(request, self.order.to(request.prior.device)) if s.permute_classes else request
+        )
 
     def _prior(self, like: Tensor) -> Tensor:
         """Mean of the class rates that passive parties sent last; uniform before any did."""
-        told = [self.memory[name].to(like) for name in sorted(self.memory) if name.startswith("guard.prior.")]
+        told = [
+            self.memory[name].to(like)
+            for name in sorted(self.memory)
+            if name.startswith("guard.prior.")
+        ]
         return torch.stack(told).mean(0) if told else torch.full_like(like, 1 / self.classes)
 
     def _shown(self, request: Learn) -> Tensor:
@@ -189,10 +224,19 @@ class PartyGuard:
         """What may leave in place of the reply."""
         if self.settings.clip is None or not isinstance(reply, Embeddings | Learned):
             return reply
-        values, spread = clip(reply.values, self.settings.clip), self.settings.embedding_noise * self.settings.clip
+        values, spread = (
+            clip(reply.values, self.settings.clip),
+            self.settings.embedding_noise * self.settings.clip,
+        )
         if spread:
             name = f"embeddings/{self.party}/{digest(values)}"
-            self.ledger.charge(name, party=self.party, direction="up", sigma=spread, sensitivity=2 * self.settings.clip)
+            self.ledger.charge(
+                name,
+                party=self.party,
+                direction="up",
+                sigma=spread,
+                sensitivity=2 * self.settings.clip,
+            )
             values = values + spread * self.noise(name, tuple(values.shape)).to(values)
         return replace(reply, values=values)
 

@@ -80,7 +80,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attacker's scores: attacks on what it received, attackers that received nothing; the commonest class."""
+    """One attacker's scores: attacks on what it received, attackers that received nothing; the
+    commonest class."""
 
     seed: int
     talking: Mapping[str, Score]
@@ -91,8 +92,11 @@ class Attempt:
 Extra = Callable[[Case, Known], dict[str, Guess]]
 
 
-def investigate(cases: Sequence[Case], threat: str, known: int, extra: Extra | None = None) -> Finding:
-    """Runs the attacks of a threat model on all cases; `extra` adds attacks that ask the owner (malicious)."""
+def investigate(
+    cases: Sequence[Case], threat: str, known: int, extra: Extra | None = None
+) -> Finding:
+    """Runs the attacks of a threat model on all cases; `extra` adds attacks that ask the owner
+    (malicious)."""
     return finding([attempt(case, threat, known, extra) for case in cases], threat, known)
 
 
@@ -100,19 +104,25 @@ def attempt(case: Case, threat: str, known: int, extra: Extra | None = None) -> 
     """All attacks of a threat model on one case."""
     attacks = COLLUDING if threat == "colluding" else () if threat == "malicious" else PASSIVE
     side = know(case.labels, known, case.view.classes, case.seed)
-    said = [attack(case.view, side) for attack in attacks] + ([extra(case, side)] if extra is not None else [])
+    said = [attack(case.view, side) for attack in attacks] + (
+        [extra(case, side)] if extra is not None else []
+    )
     nothing = {"majority": majority(case.labels), **no_communication(case.view, side)}
     talking = {name: guess for part in said for name, guess in part.items()}
 
     def scores(guesses: Mapping[str, Guess]) -> dict[str, Score]:
-        return {name: score(guess, case.labels, side, case.view.classes) for name, guess in guesses.items()}
+        return {
+            name: score(guess, case.labels, side, case.view.classes)
+            for name, guess in guesses.items()
+        }
 
     rate = float(case.labels.bincount().max()) / len(case.labels)
     return Attempt(case.seed, scores(talking), scores(nothing), rate)
 
 
 def finding(attempts: Sequence[Attempt], threat: str, known: int) -> Finding:
-    """The worst attack by its mean over attempts, against the best attacker that received nothing."""
+    """The worst attack by its mean over attempts, against the best attacker that received
+    nothing."""
     talking: dict[str, dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
     silent: dict[str, dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
     for one in attempts:
@@ -122,7 +132,11 @@ def finding(attempts: Sequence[Attempt], threat: str, known: int) -> Finding:
     chance = sum(one.majority for one in attempts) / len(attempts)
     yardsticks = [_line(name, False, found) for name, found in silent.items()]
     yardstick = max(yardsticks, key=lambda line: line.accuracy)
-    lines = [_line(name, True, found) for name, found in talking.items() if len(found) == len(silent["majority"])]
+    lines = [
+        _line(name, True, found)
+        for name, found in talking.items()
+        if len(found) == len(silent["majority"])
+    ]
     worst = max(lines, key=lambda line: line.accuracy, default=yardstick)
     pairs = zip(worst.by_seed, yardstick.by_seed, strict=True)
     advantage, half = interval([a - b for a, b in pairs])
@@ -133,7 +147,9 @@ def _line(name: str, communicates: bool, found: dict[int, list[Score]]) -> Line:
     """Parties are averaged within a seed, the interval is over seeds."""
 
     def mean(what: str) -> list[float]:
-        return [sum(float(getattr(s, what)) for s in scores) / len(scores) for scores in found.values()]
+        return [
+            sum(float(getattr(s, what)) for s in scores) / len(scores) for scores in found.values()
+        ]
 
     by_seed = mean("accuracy")
     middle, half = interval(by_seed)
@@ -145,7 +161,9 @@ def shuffled(labels: Tensor, seed: int, number: int = 1) -> Tensor:
     """Canary labels: the same labels on other rows, as often as wanted."""
     from protoevfl.core import random as rnd
 
-    order = rnd.permutation(torch.tensor([rnd.key(seed, "canary")]), "canary", number - 1, len(labels))[0]
+    order = rnd.permutation(
+        torch.tensor([rnd.key(seed, "canary")]), "canary", number - 1, len(labels)
+    )[0]
     return labels[order.to(labels.device)]
 
 
@@ -168,7 +186,9 @@ def asking(
     return ask
 
 
-def malicious(settings: PrivacySettings, width: int, rounds: int, noise: Callable[[int], Noise]) -> Extra:
+def malicious(
+    settings: PrivacySettings, width: int, rounds: int, noise: Callable[[int], Noise]
+) -> Extra:
     """Chosen-embedding attacks against the owner's guard, for `investigate`."""
 
     def attack(case: Case, side: Known) -> dict[str, Guess]:

@@ -25,7 +25,9 @@ def markdown(facts: Facts) -> str:
 
 def _table(table: Table) -> str:
     lines = [table.heads, ("---",) * len(table.heads), *table.lines]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
 def page(facts: Facts) -> str:
@@ -37,11 +39,16 @@ def page(facts: Facts) -> str:
 
 
 def _section(section: Section) -> str:
-    inside = "\n".join(_grid(p) if isinstance(p, Table) else f"<p>{escape(p)}</p>" for p in section.parts)
+    inside = "\n".join(
+        _grid(p) if isinstance(p, Table) else f"<p>{escape(p)}</p>" for p in section.parts
+    )
     return f"<section><h2>{escape(section.title)}</h2>\n{inside}</section>"
 
 
 def _grid(table: Table) -> str:
     heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in table.heads)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in table.lines)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>"
+        for line in table.lines
+    )
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"

@@ -53,12 +53,15 @@ def nmi(guess: Tensor, labels: Tensor, classes: int) -> float:
 
 
 def score(guess: Guess, labels: Tensor, known: Known, classes: int) -> Score:
-    """The guess on the rows whose labels were not known; a guess without names counts by its best matching."""
+    """The guess on the rows whose labels were not known; a guess without names counts by its best
+    matching."""
     hidden = ~known.mask
     g, y = guess.labels[hidden].to(labels.device), labels[hidden]
     matched = matched_accuracy(g, y, classes)
     plain = float((g == y).double().mean()) if len(y) else 0.0
-    return Score(plain if guess.named else matched, matched, nmi(g, y, classes), len(set(g.tolist())))
+    return Score(
+        plain if guess.named else matched, matched, nmi(g, y, classes), len(set(g.tolist()))
+    )
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

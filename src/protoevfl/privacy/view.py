@@ -1,4 +1,5 @@
-"""What an attacker has seen: the messages of one passive party, or of several that collude, and its own rows.
+"""What an attacker has seen: the messages of one passive party, or of several that collude, and its
+own rows.
 
     View       exchanges in order, own embeddings before any message arrived, what is public about the method
     Known      side knowledge: labels (N,) of a few aligned rows, -1 elsewhere
@@ -43,14 +44,18 @@ class View:
     exchanges: tuple[Exchange, ...]
     rows: int  # N, aligned
     classes: int  # Z
-    own: Mapping[int, Tensor] = field(default_factory=dict)  # (N, d) aligned rows, by an encoder no message touched
+    # (N, d) aligned rows, by an encoder no message touched
+    own: Mapping[int, Tensor] = field(default_factory=dict)
     pool: Mapping[int, Tensor] = field(default_factory=dict)  # (n, d) the pool by the same encoder
-    wide: Mapping[int, Tensor] = field(default_factory=dict)  # (N, D) aligned rows, all layers of that encoder
+    # (N, D) aligned rows, all layers of that encoder
+    wide: Mapping[int, Tensor] = field(default_factory=dict)
     update: str = "none"  # the method's rule for prototypes: none, ema, paper
     rho: float = 1.0
     rank: int | None = None  # of noisy releases, where the policy makes them
-    sums: Mapping[str, Mapping[int, Tensor]] = field(default_factory=dict)  # see attacks/gradients.py: condensed
-    newest: Mapping[int, Tensor] = field(default_factory=dict)  # (N, d) last embeddings of rows sent in batches
+    # see attacks/gradients.py: condensed
+    sums: Mapping[str, Mapping[int, Tensor]] = field(default_factory=dict)
+    # (N, d) last embeddings of rows sent in batches
+    newest: Mapping[int, Tensor] = field(default_factory=dict)
 
     @property
     def parties(self) -> tuple[int, ...]:
@@ -61,8 +66,13 @@ class View:
         mine = tuple(e for e in self.exchanges if e.party == party)
         parts = (self.own, self.pool, self.wide, self.newest)
         own, pool, wide, newest = ({p: t for p, t in have.items() if p == party} for have in parts)
-        sums = {stage: {p: t for p, t in have.items() if p == party} for stage, have in self.sums.items()}
-        return replace(self, exchanges=mine, own=own, pool=pool, wide=wide, sums=sums, newest=newest)
+        sums = {
+            stage: {p: t for p, t in have.items() if p == party}
+            for stage, have in self.sums.items()
+        }
+        return replace(
+            self, exchanges=mine, own=own, pool=pool, wide=wide, sums=sums, newest=newest
+        )
 
     def releases(self) -> list["Release"]:
         """Prototypes in order, each with the embeddings the party had sent last."""
@@ -72,23 +82,40 @@ class View:
             if isinstance(e.request, Learn) and e.party in last:
                 width = e.request.prototypes.shape[1]
                 f = last[e.party][:, :width]
-                found.append(Release(e.party, f.double(), e.request.prototypes.double(), e.request.present > 0))
+                found.append(
+                    Release(
+                        e.party, f.double(), e.request.prototypes.double(), e.request.present > 0
+                    )
+                )
             if isinstance(e.reply, Embeddings | Learned) and len(e.reply.values) == self.rows:
                 last[e.party] = e.reply.values
         return found
 
     def uploads(self, party: int) -> list[Tensor]:
         """All embeddings (N, d) of the aligned rows the party sent."""
-        replies = (e.reply for e in self.exchanges if e.party == party and not isinstance(e.request, ForwardBatch))
-        return [r.values for r in replies if isinstance(r, Embeddings | Learned) and len(r.values) == self.rows]
+        replies = (
+            e.reply
+            for e in self.exchanges
+            if e.party == party and not isinstance(e.request, ForwardBatch)
+        )
+        return [
+            r.values
+            for r in replies
+            if isinstance(r, Embeddings | Learned) and len(r.values) == self.rows
+        ]
 
     def last_embeddings(self, party: int) -> Tensor | None:
-        """The newest embedding (N, d) of each aligned row; rows sent in batches are put together."""
+        """The newest embedding (N, d) of each aligned row; rows sent in batches are put
+        together."""
         if party in self.newest:
             return self.newest[party]
         whole = self.uploads(party)
         pairs = [(e.request, e.reply) for e in self.exchanges if e.party == party]
-        batches = [(q.rows, r.values) for q, r in pairs if isinstance(q, ForwardBatch) and isinstance(r, Embeddings)]
+        batches = [
+            (q.rows, r.values)
+            for q, r in pairs
+            if isinstance(q, ForwardBatch) and isinstance(r, Embeddings)
+        ]
         if not batches:
             return whole[-1] if whole else None
         found = batches[0][1].new_zeros(self.rows, batches[0][1].shape[1])
@@ -146,7 +173,9 @@ def know(labels: Tensor, per_class: int, classes: int, seed: int) -> Known:
     >>> know(torch.tensor([0, 0, 1, 1]), 1, 2, seed=0).mask.sum()
     tensor(2)
     """
-    order = rnd.permutation(torch.tensor([rnd.key(seed, "known")]), "known", 0, len(labels))[0].to(labels.device)
+    order = rnd.permutation(torch.tensor([rnd.key(seed, "known")]), "known", 0, len(labels))[0].to(
+        labels.device
+    )
     onehot = torch.nn.functional.one_hot(labels[order], classes)
     rank = (onehot.cumsum(0) * onehot).sum(1) - 1  # place within the class
     most = (onehot.sum(0) // 2).clamp(max=per_class)  # (Z,)
@@ -161,7 +190,10 @@ def views(
 ) -> dict[int, View]:
     """One view for each passive party of a transcript [(party, request, reply)]."""
     kept = [Exchange(p, q, r) for p, q, r in transcript if p != active]
-    return {p: View(tuple(e for e in kept if e.party == p), rows, classes) for p in sorted({e.party for e in kept})}
+    return {
+        p: View(tuple(e for e in kept if e.party == p), rows, classes)
+        for p in sorted({e.party for e in kept})
+    }
 
 
 def together(members: Iterable[View]) -> View:
@@ -172,12 +204,18 @@ def together(members: Iterable[View]) -> View:
     pool = {p: t for v in parts for p, t in v.pool.items()}
     wide = {p: t for v in parts for p, t in v.wide.items()}
     newest = {p: t for v in parts for p, t in v.newest.items()}
-    sums = {stage: {p: t for v in parts for p, t in v.sums.get(stage, {}).items()} for stage in parts[0].sums}
-    return replace(parts[0], exchanges=exchanges, own=own, pool=pool, wide=wide, sums=sums, newest=newest)
+    sums = {
+        stage: {p: t for v in parts for p, t in v.sums.get(stage, {}).items()}
+        for stage in parts[0].sums
+    }
+    return replace(
+        parts[0], exchanges=exchanges, own=own, pool=pool, wide=wide, sums=sums, newest=newest
+    )
 
 
 def best_own(view: View) -> Tensor:
-    """The attacker's own representation of the aligned rows (N, d), side by side over colluding parties."""
+    """The attacker's own representation of the aligned rows (N, d), side by side over colluding
+    parties."""
     if view.own:
         return torch.cat([view.own[p] for p in sorted(view.own)], 1)
     first = [view.uploads(p)[0] for p in view.parties if view.uploads(p)]

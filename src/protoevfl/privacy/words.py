@@ -1,4 +1,5 @@
-"""The audit in words, for a data-protection officer: facts of `audit.audit` as sections of sentences and tables."""
+"""The audit in words, for a data-protection officer: facts of `audit.audit` as sections of
+sentences and tables."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -26,15 +27,21 @@ class Section:
 
 
 RATES = (
-    "Class rates cross in both directions. Up: each party's estimate of how its own unaligned rows spread over the "
-    "classes, made of its columns and of the prototypes it was shown. Down: their mean; where labels are guarded, "
-    "without the label owner's own estimate, which is made with exact prototypes. The rates carry no noise: about "
-    "labels they say nothing that noisy prototypes did not say, but no proof covers the rows they come from. They are "
+    "Class rates cross in both directions. Up: each party's estimate of how its own unaligned rows "
+    "spread over the "
+    "classes, made of its columns and of the prototypes it was shown. Down: their mean; where "
+    "labels are guarded, "
+    "without the label owner's own estimate, which is made with exact prototypes. The rates carry "
+    "no noise: about "
+    "labels they say nothing that noisy prototypes did not say, but no proof covers the rows they "
+    "come from. They are "
     "a few numbers about a whole table, not about single rows."
 )
 FEATURES = (
-    "The parties hold tables and the label owner uses the label of every row it has: it asked for encoded columns "
-    "(SendFeatures). It can read every number and category of the shared rows, and of the rows to be predicted, nearly "
+    "The parties hold tables and the label owner uses the label of every row it has: it asked for "
+    "encoded columns "
+    "(SendFeatures). It can read every number and category of the shared rows, and of the rows to "
+    "be predicted, nearly "
     "exactly. Labels, row ids and model weights do not cross."
 )
 NOTHING_SENT = "No message made of labels was sent: there is nothing in it about single people."
@@ -82,20 +89,30 @@ def worst(facts: Facts, part: str = "findings", threat: str | None = None) -> Fa
 def summary(facts: Facts) -> tuple[str | Table, ...]:
     f, c, use = worst(facts), worst(facts, "canary"), facts["utility"]
     drop = use["undefended"]["accuracy"][0] - use["as it is"]["accuracy"][0]
-    found, silent = percent(f["worst"]["accuracy"], f["worst"]["half"]), percent(f["yardstick"]["accuracy"])
+    found, silent = (
+        percent(f["worst"]["accuracy"], f["worst"]["half"]),
+        percent(f["yardstick"]["accuracy"]),
+    )
     return (
-        f"{facts['parties']} parties share {facts['rows']} labelled rows of {facts['classes']} classes; "
+        f"{facts['parties']} parties share {facts['rows']} labelled rows of {facts['classes']} "
+        "classes; "
         f"{len(facts['seeds'])} simulated runs were attacked.",
-        f"The attack that gains most from the messages ({f['worst']['attack']}; {THREATS[f['threat']]}, {f['known']} "
-        f"known labels a class) finds {found} of the labels. Without any message {silent} can be guessed "
-        f"({f['yardstick']['attack']}): the messages are worth {100 * f['advantage']:+.1f} points to the attacker.",
+        f"The attack that gains most from the messages ({f['worst']['attack']}; "
+        f"{THREATS[f['threat']]}, {f['known']} "
+        f"known labels a class) finds {found} of the labels. Without any message {silent} can be "
+        "guessed "
+        f"({f['yardstick']['attack']}): the messages are worth {100 * f['advantage']:+.1f} points "
+        "to the attacker.",
         f"With labels that have nothing to do with the rows, the best attack is right for "
-        f"{percent(c['worst']['accuracy'])} (chance: {percent(c['chance'])}): that is what the messages say about "
+        f"{percent(c['worst']['accuracy'])} (chance: {percent(c['chance'])}): that is what the "
+        "messages say about "
         "single people."
         if c["worst"]["communicates"]
         else NOTHING_SENT,
-        f"The joint model is right for {percent(*use['as it is']['accuracy'])} of new rows; without defences "
-        f"{percent(*use['undefended']['accuracy'])} ({-100 * drop:+.1f} points by the defences), with nothing sent "
+        f"The joint model is right for {percent(*use['as it is']['accuracy'])} of new rows; "
+        "without defences "
+        f"{percent(*use['undefended']['accuracy'])} ({-100 * drop:+.1f} points by the defences), "
+        "with nothing sent "
         f"down {percent(*use['one-way']['accuracy'])}.",
     )
 
@@ -104,26 +121,43 @@ def crossing(facts: Facts) -> tuple[str | Table, ...]:
     rows = []
     for kind, sizes in facts["crossed"]["by_type"].items():
         text = " ".join((inspect.getdoc(getattr(messages, kind, None)) or "").split())
-        way = " and ".join(w for w, n in (("to the parties", sizes["down"]), ("to the label owner", sizes["up"])) if n)
+        way = " and ".join(
+            w
+            for w, n in (("to the parties", sizes["down"]), ("to the label owner", sizes["up"]))
+            if n
+        )
         rows.append((kind, way, f"{sizes['down'] + sizes['up']:,}", text))
     total = f"{facts['crossed']['up']:,} bytes to the label owner, {facts['crossed']['down']:,} bytes to the parties."
-    return (Table(("message", "direction", "bytes, all parties", "what it is"), tuple(rows)), total, *_notes(facts))
+    return (
+        Table(("message", "direction", "bytes, all parties", "what it is"), tuple(rows)),
+        total,
+        *_notes(facts),
+    )
 
 
 def _notes(facts: Facts) -> tuple[str, ...]:
     """What is to be said about the kinds of messages that crossed."""
-    kinds = {getattr(getattr(messages, name, None), "kind", "") for name in facts["crossed"]["by_type"]}
+    kinds = {
+        getattr(getattr(messages, name, None), "kind", "") for name in facts["crossed"]["by_type"]
+    }
     said = []
     if kinds & {"gradients"}:
-        said.append("Gradients are made of labels, row by row: whoever receives them can read the labels off them.")
+        said.append(
+            "Gradients are made of labels, row by row: whoever receives them can read the labels "
+            "off them."
+        )
     if kinds & {"parameters"}:
         said.append("Parameters of networks cross, trained on all rows of a party.")
     if "Learned" in facts["crossed"]["by_type"]:
         said.append(RATES)
-    if facts["config"].get("labels") == "all" and facts.get("attributes"):  # `SendFeatures` has no bytes to count
+    # `SendFeatures` has no bytes to count
+    if facts["config"].get("labels") == "all" and facts.get("attributes"):
         said.append(FEATURES)
     elif not kinds & {"gradients", "parameters"}:
-        said.append("Raw columns, labels, row ids and model weights are not among the message types of Proto-EVFL.")
+        said.append(
+            "Raw columns, labels, row ids and model weights are not among the message types of "
+            "Proto-EVFL."
+        )
     return tuple(said)
 
 
@@ -137,7 +171,14 @@ def inferred(facts: Facts) -> tuple[str | Table, ...]:
         )
         for f in facts["findings"]
     )  # fmt: skip
-    heads = ("attacker", "known labels a class", "worst attack", "labels found", "without any message", "advantage")
+    heads = (
+        "attacker",
+        "known labels a class",
+        "worst attack",
+        "labels found",
+        "without any message",
+        "advantage",
+    )
     who = "Attackers: " + "; ".join(f"{name}: {text}" for name, text in THREATS.items()) + "."
     how = "Each line is the maximum over attacks and rounds of the mean over runs and parties; ± is a 95 % interval."
     return (Table(heads, rows), who, how)
@@ -146,14 +187,20 @@ def inferred(facts: Facts) -> tuple[str | Table, ...]:
 def canary(facts: Facts) -> tuple[str | Table, ...]:
     heads = ("attacker", "best attack", "labels found", "chance")
     rows = tuple(
-        (f["threat"], f["worst"]["attack"], percent(f["worst"]["accuracy"], f["worst"]["half"]), percent(f["chance"]))
+        (
+            f["threat"],
+            f["worst"]["attack"],
+            percent(f["worst"]["accuracy"], f["worst"]["half"]),
+            percent(f["chance"]),
+        )
         for f in facts["canary"]
         if f["worst"]["communicates"]
     )
     if not rows:
         return (NOTHING_SENT,)
     text = (
-        "The labels were shuffled over the rows before the run. Rows then say nothing about labels, so whatever is "
+        "The labels were shuffled over the rows before the run. Rows then say nothing about "
+        "labels, so whatever is "
         "found above chance was carried by the messages about single rows."
     )
     return (text, Table(heads, rows))
@@ -168,8 +215,10 @@ def columns(facts: Facts) -> tuple[str | Table, ...]:
         for name, r in facts["inversion"].items()
     )
     text = (
-        "The label owner is taken to hold half of the rows of the first passive party together with their embeddings "
-        "and trains a decoder for the other half. Lower MSE and higher SSIM mean more is revealed. Embeddings are "
+        "The label owner is taken to hold half of the rows of the first passive party together "
+        "with their embeddings "
+        "and trains a decoder for the other half. Lower MSE and higher SSIM mean more is revealed. "
+        "Embeddings are "
         "not anonymous: who may hold them must be agreed on."
     )
     return (text, Table(heads, rows), *_attributes(facts.get("attributes") or {}))
@@ -180,10 +229,15 @@ def _attributes(found: Facts) -> tuple[str | Table, ...]:
     if not found:
         return ()
     ways = tuple(dict.fromkeys(name for rates in found.values() for name in rates))
-    rows = tuple((column, *(f"{rates[w]:.2f}" if w in rates else "-" for w in ways)) for column, rates in found.items())
+    rows = tuple(
+        (column, *(f"{rates[w]:.2f}" if w in rates else "-" for w in ways))
+        for column, rates in found.items()
+    )
     text = (
-        "Columns of that party which the label owner was never sent, inferred from its embeddings: balanced accuracy "
-        "for categories, share of the variance (R²) for numbers, beside a guess from the label alone."
+        "Columns of that party which the label owner was never sent, inferred from its embeddings: "
+        "balanced accuracy "
+        "for categories, share of the variance (R²) for numbers, beside a guess from the label "
+        "alone."
     )
     return (text, Table(("column", *ways), rows))
 
@@ -192,31 +246,57 @@ def guarantee(facts: Facts) -> tuple[str | Table, ...]:
     lines: list[str | Table] = []
     if facts["rounds"] == 0 and not facts["crossed"]["down"]:
         lines.append(
-            "Nothing made of labels leaves the label owner during training: nothing about labels can be learnt."
+            "Nothing made of labels leaves the label owner during training: nothing about labels "
+            "can be learnt."
         )
     elif facts["guess_bound"] < 1:
         lines.append(
-            f"Whatever a party does, and even if it knew all other labels, it guesses a given label right with at most "
-            f"{percent(facts['guess_bound'])} (chance {percent(1 / facts['classes'])}, classes taken to be equally "
-            f"likely); all passive parties together with at most {percent(facts['coalition_guess_bound'])}."
+            "Whatever a party does, and even if it knew all other labels, it guesses a given "
+            "label right with at most "
+            f"{percent(facts['guess_bound'])} (chance {percent(1 / facts['classes'])}, classes "
+            "taken to be equally "
+            "likely); all passive parties together with at most "
+            f"{percent(facts['coalition_guess_bound'])}."
         )
     else:
         lines.append(
-            "There is no guarantee for labels: what holds back an attacker here is only what is measured above."
+            "There is no guarantee for labels: what holds back an attacker here is only what is "
+            "measured above."
         )
     entries = [
-        (str(e["party"]), e["direction"], str(e["releases"]), f"{e['epsilon']:.2f}", f"{e['delta']:g}", e["protects"])
+        (
+            str(e["party"]),
+            e["direction"],
+            str(e["releases"]),
+            f"{e['epsilon']:.2f}",
+            f"{e['delta']:g}",
+            e["protects"],
+        )
         for e in facts["ledger"]
     ]
     if entries:
-        lines.append(Table(("party", "direction", "releases", "epsilon", "delta", "protects"), tuple(entries)))
+        lines.append(
+            Table(
+                ("party", "direction", "releases", "epsilon", "delta", "protects"), tuple(entries)
+            )
+        )
     if not any(e["direction"] == "up" for e in facts["ledger"]):
-        lines.append(f"There is no guarantee for {PROTECTS['up'].split(',')[0]}: embeddings carry no noise.")
+        lines.append(
+            f"There is no guarantee for {PROTECTS['up'].split(',')[0]}: embeddings carry no noise."
+        )
     if facts["coalition_epsilon"] is not None:
-        lines.append(f"All passive parties together: epsilon {facts['coalition_epsilon']:.2f} for labels.")
+        lines.append(
+            f"All passive parties together: epsilon {facts['coalition_epsilon']:.2f} for labels."
+        )
     if "Learned" in facts["crossed"]["by_type"]:
-        lines.append("Not covered by any guarantee: the class rates that parties estimate for their rows and send up.")
-    lines.append("Taken to be public: which classes exist and are shown, how many rows are shared, the settings below.")
+        lines.append(
+            "Not covered by any guarantee: the class rates that parties estimate for their rows "
+            "and send up."
+        )
+    lines.append(
+        "Taken to be public: which classes exist and are shown, how many rows are shared, the "
+        "settings below."
+    )
     return tuple(lines)
 
 
@@ -230,7 +310,12 @@ def cost(facts: Facts) -> tuple[str | Table, ...]:
         (name, percent(*use["accuracy"]), pseudo(use), f"{use['bytes_down']:,}")
         for name, use in facts["utility"].items()
     )
-    heads = ("run", "accuracy of the joint model", "a party alone, on its own rows", "bytes sent to parties")
+    heads = (
+        "run",
+        "accuracy of the joint model",
+        "a party alone, on its own rows",
+        "bytes sent to parties",
+    )
     return (Table(heads, rows),)
 
 
@@ -241,7 +326,16 @@ def every_attack(facts: Facts) -> tuple[str | Table, ...]:
          f"{line['classes']:.1f}")
         for f in facts["findings"] for line in sorted(f["lines"], key=_by_accuracy)
     )  # fmt: skip
-    heads = ("attacker", "k", "attack", "uses messages", "accuracy", "best matching of names", "NMI", "classes named")
+    heads = (
+        "attacker",
+        "k",
+        "attack",
+        "uses messages",
+        "accuracy",
+        "best matching of names",
+        "NMI",
+        "classes named",
+    )
     return (Table(heads, rows),)
 
 
@@ -250,6 +344,8 @@ def _by_accuracy(line: Facts) -> float:
 
 
 def settings(facts: Facts) -> tuple[str | Table, ...]:
-    plain: Sequence[tuple[str, str]] = [(f"privacy.{n}", str(v)) for n, v in facts["privacy"].items()]
+    plain: Sequence[tuple[str, str]] = [
+        (f"privacy.{n}", str(v)) for n, v in facts["privacy"].items()
+    ]
     config = [(n, str(v)) for n, v in facts["config"].items()]
     return (Table(("setting", "value"), (*config, *plain, ("seeds", str(facts["seeds"])))),)

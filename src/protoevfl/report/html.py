@@ -1,4 +1,5 @@
-"""What a page shows: tables of entries. Templates draw them and escape all that comes from records."""
+"""What a page shows: tables of entries. Templates draw them and escape all that comes from
+records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +28,11 @@ class Table:
     title: str = ""
 
     def __post_init__(self) -> None:
-        kept = [n for n in range(len(self.head)) if any(row[n].shown not in ("", NOTHING) for row in self.rows)]
+        kept = [
+            n
+            for n in range(len(self.head))
+            if any(row[n].shown not in ("", NOTHING) for row in self.rows)
+        ]
         object.__setattr__(self, "head", [self.head[n] for n in kept])
         object.__setattr__(self, "rows", [[row[n] for n in kept] for row in self.rows])
 

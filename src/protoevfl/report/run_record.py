@@ -1,4 +1,5 @@
-"""A run directory of `protoevfl train` as a record, so that one page serves own data and experiments alike."""
+"""A run directory of `protoevfl train` as a record, so that one page serves own data and
+experiments alike."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,17 +26,35 @@ def own_record(path: Path) -> dict[str, Any]:
     measured = owner.metrics
     manifest = run.manifest
     if not measured.get("rows"):
-        raise UserError(f"{path} has no test rows, so there is nothing to report; set some aside in the configuration")
+        raise UserError(
+            f"{path} has no test rows, so there is nothing to report; set some aside in the "
+            "configuration"
+        )
     return {
-        "dataset": f"own data ({path.resolve().name})", "method": manifest["method"]["name"], "preset": "default",
-        "aligned": len(owner.labels), "parties": len(run.names), "seed": manifest.get("seed", 0), "overrides": {},
-        "setting": "zero_shot" if owner.unseen else "normal", "classes": list(owner.unseen or owner.rare),
-        "metrics": _metrics(run), **{name: measured[name] for name in ("bytes", "rounds", "seconds")},
-        "device": measured.get("device"), "history": measured.get("history", []), "epsilon": measured.get("epsilon"),
-        "settings": manifest["method"]["settings"], "privacy": manifest["privacy"], "versions": manifest["versions"],
-        "party_names": list(run.names), "class_names": list(owner.classes), "notes": measured.get("notes", []),
-        "test_rows": measured["rows"], "class_rows": measured.get("class_rows", {}), "created": manifest["created"],
-    }  # fmt: skip
+        "dataset": f"own data ({path.resolve().name})",
+        "method": manifest["method"]["name"],
+        "preset": "default",
+        "aligned": len(owner.labels),
+        "parties": len(run.names),
+        "seed": manifest.get("seed", 0),
+        "overrides": {},
+        "setting": "zero_shot" if owner.unseen else "normal",
+        "classes": list(owner.unseen or owner.rare),
+        "metrics": _metrics(run),
+        **{name: measured[name] for name in ("bytes", "rounds", "seconds")},
+        "device": measured.get("device"),
+        "history": measured.get("history", []),
+        "epsilon": measured.get("epsilon"),
+        "settings": manifest["method"]["settings"],
+        "privacy": manifest["privacy"],
+        "versions": manifest["versions"],
+        "party_names": list(run.names),
+        "class_names": list(owner.classes),
+        "notes": measured.get("notes", []),
+        "test_rows": measured["rows"],
+        "class_rows": measured.get("class_rows", {}),
+        "created": manifest["created"],
+    }
 
 
 def _metrics(run: Run) -> dict[str, Any]:
@@ -49,15 +68,18 @@ def _metrics(run: Run) -> dict[str, Any]:
 
 
 def sentences(record: Mapping[str, Any]) -> list[str]:
-    """What only a run on own data has to say: the commonest answer, what was spent, notes of the run."""
+    """What only a run on own data has to say: the commonest answer, what was spent, notes of the
+    run."""
     measured = record["metrics"]
     lines = [_promise(record), *(f"Note from the run: {note}" for note in record["notes"])]
     if majority := measured.get("majority"):
         lines.insert(
             0,
-            f"{record['test_rows']:,} test rows took no part in training. Always answering {majority['class']} is "
+            f"{record['test_rows']:,} test rows took no part in training. Always answering "
+            f"{majority['class']} is "
             f"right for {100 * majority['accuracy']:.1f} % of them; the joint model for "
-            f"{100 * measured['accuracy']:.1f} % (balanced accuracy {100 * measured['balanced_accuracy']:.1f} %).",
+            f"{100 * measured['accuracy']:.1f} % (balanced accuracy "
+            f"{100 * measured['balanced_accuracy']:.1f} %).",
         )
     return lines
 
@@ -67,11 +89,16 @@ def tables(record: Mapping[str, Any]) -> list[Table]:
     subsets = record["metrics"]["subsets"]
     names = dict.fromkeys(name for rates in subsets.values() for name in rates)
     by_subset = [
-        [text(who.replace("+", " + "), True), *(figure_text(_percent(rates.get(name))) for name in names)]
+        [
+            text(who.replace("+", " + "), True),
+            *(figure_text(_percent(rates.get(name))) for name in names),
+        ]
         for who, rates in subsets.items()
     ]
     head = ("parties", *(f"{name.replace('_', ' ')} %" for name in names))
-    by_class = [[text(name), figure_text(float(count), 0)] for name, count in record["class_rows"].items()]
+    by_class = [
+        [text(name), figure_text(float(count), 0)] for name, count in record["class_rows"].items()
+    ]
     present = Table("subsets", head, by_subset, "Which parties are there when it predicts")
     labelled = Table("class-rows", ("class", "rows for training"), by_class, "Labelled rows")
     return [present, labelled] if subsets else [labelled]

@@ -25,7 +25,10 @@ from protoevfl.validation import annotations, parts, wanted
 
 FILES: dict[str, tuple[type, str]] = {
     "protoevfl.toml": (Config, "Training on your own files; `protoevfl init` writes one."),
-    "project.toml": (ProjectFile, "A project between companies; `protoevfl deploy init` writes one."),
+    "project.toml": (
+        ProjectFile,
+        "A project between companies; `protoevfl deploy init` writes one.",
+    ),
     "party.toml": (PartyFileConfig, "In a party's kit: its own data."),
     "policy.toml": (Policy, "In a party's kit: which jobs it accepts."),
     "job.toml": (JobSpec, "What the active party proposes to the others."),
@@ -50,9 +53,16 @@ def pages() -> dict[str, str]:
     files = [FILES_HEAD]
     for name, (cls, meaning) in FILES.items():
         files += [f"## {name}\n", f"{meaning}\n", *_table(_rows(cls))]
-    files += ["## privacy\n", "`privacy.*` of the methods' settings, and `[privacy]` of job.toml.\n"]
+    files += [
+        "## privacy\n",
+        "`privacy.*` of the methods' settings, and `[privacy]` of job.toml.\n",
+    ]
     files += _table(_rows(PrivacySettings, groups=False))
-    files += ["## probe\n", "`[settings]` of a job that tries the connection.\n", *_table(_rows(Probe))]
+    files += [
+        "## probe\n",
+        "`[settings]` of a job that tries the connection.\n",
+        *_table(_rows(Probe)),
+    ]
     others = [name for name in METHODS if name != OURS]
     texts = {
         "settings.md": files,
@@ -85,15 +95,21 @@ def _section(cls: type, titles: dict[type, str], waiting: list[type]) -> list[st
         inherited = annotations(base)
         groups = {key: group for key, group in groups.items() if inherited.get(key) is not group}
         rows = [row for row in rows if row not in list(_rows(base, groups=False))]
-        lines.append(f"All of [{base.__name__}](#{base.__name__.lower()}){', and:' if rows or groups else '.'}\n")
+        lines.append(
+            "All of "
+            f"[{base.__name__}](#{base.__name__.lower()}){', and:' if rows or groups else '.'}\n"
+        )
     for key, group in groups.items():
-        rows.append((f"{key}.*", "a group", "", f"see [{group.__name__}](#{group.__name__.lower()})"))
+        rows.append(
+            (f"{key}.*", "a group", "", f"see [{group.__name__}](#{group.__name__.lower()})")
+        )
     waiting += [of for of in (*groups.values(), base) if of is not None and of not in waiting]
     return lines + _table(rows)
 
 
 def _rows(cls: type, prefix: str = "", groups: bool = True) -> Iterator[Row]:
-    """The keys of a file's dataclass and of those in it; without `groups` the plain settings of a method."""
+    """The keys of a file's dataclass and of those in it; without `groups` the plain settings of a
+    method."""
     meanings = _meanings(cls)
     for field, (key, hint) in zip(dataclasses.fields(cls), annotations(cls).items(), strict=True):
         inner = _inner(hint)
@@ -113,7 +129,8 @@ def _is_group(hint: Any) -> bool:
 
 
 def _inner(hint: Any) -> tuple[Any, str] | None:
-    """The dataclass of a table and how its keys are reached: directly, in each of a list, or by a name."""
+    """The dataclass of a table and how its keys are reached: directly, in each of a list, or by a
+    name."""
     bare, _ = parts(hint)
     if dataclasses.is_dataclass(bare):
         return bare, ""
@@ -122,12 +139,20 @@ def _inner(hint: Any) -> tuple[Any, str] | None:
 
 
 def _meanings(cls: type) -> dict[str, str]:
-    """{field: the comment beside it}, with those of the base classes."""
-    found: dict[str, str] = {}
+    """{field: the comment above or beside it}, with those of the base classes."""
+    meanings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if dataclasses.is_dataclass(base):
-            found |= dict(re.findall(r"^    (\w+): .*?  # (.+)$", inspect.getsource(base), re.MULTILINE))
-    return found
+            above: list[str] = []
+            for line in inspect.getsource(base).splitlines():
+                if comment := re.match(r"    # (.+)$", line):
+                    above.append(comment[1])
+                    continue
+                field = re.match(r"    (\w+): .*?(?:  # (.+))?$", line)
+                if field and (above or field[2]):
+                    meanings[field[1]] = " ".join([*above, *filter(None, [field[2]])])
+                above = []
+    return meanings
 
 
 def _text(field: Any) -> str:
@@ -144,8 +169,12 @@ def _text(field: Any) -> str:
 
 
 def _table(rows: Iterable[Row]) -> list[str]:
-    lines = [f"| `{key}` | {kind} | {default} | {meaning} |" for key, kind, default, meaning in rows]
-    return ["| name | allowed | default | meaning |", "|---|---|---|---|", *lines, ""] if lines else []
+    lines = [
+        f"| `{key}` | {kind} | {default} | {meaning} |" for key, kind, default, meaning in rows
+    ]
+    return (
+        ["| name | allowed | default | meaning |", "|---|---|---|---|", *lines, ""] if lines else []
+    )
 
 
 if __name__ == "__main__":

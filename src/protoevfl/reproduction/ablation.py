@@ -1,14 +1,24 @@
-"""What the pieces of Proto-EVFL do: ablation, selection of unaligned rows, gradient norm against rounds."""
+"""What the pieces of Proto-EVFL do: ablation, selection of unaligned rows, gradient norm against
+rounds."""
 
 from typing import Any
 
 from protoevfl.reproduction import record_stats
 from protoevfl.reproduction.grid import ALIGNED, IMAGES, cell, smalls
-from protoevfl.reproduction.spec import ACCURACY, BALANCED, DIFFERENCE, Experiment, Quantity, percent
+from protoevfl.reproduction.spec import (
+    ACCURACY,
+    BALANCED,
+    DIFFERENCE,
+    Experiment,
+    Quantity,
+    percent,
+)
 
 PSEUDO_LABELS = Quantity("pseudo-labels", record_stats.pseudo_labels, "%")
-HEAD_DECIDES: dict[str, Any] = {"unseen.self_training": 0.0}  # a batch is otherwise predicted without head and gate
-# the paper has no defence: under the default's noise the rounds teach nothing that could be taken away
+# a batch is otherwise predicted without head and gate
+HEAD_DECIDES: dict[str, Any] = {"unseen.self_training": 0.0}
+# the paper has no defence: under the default's noise the rounds teach nothing that could be taken
+# away
 UNDEFENDED = "proto_evfl undefended"
 VARIANTS: dict[str, dict[str, Any]] = {
     "proto_evfl": {},
@@ -19,15 +29,25 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 _ablation = [
     *(
-        cell("modelnet10", UNDEFENDED, n, priority=1 if n == 200 else 3, overrides={**HEAD_DECIDES, **o}, variant=v)
-        for n in (200, 1000) for v, o in VARIANTS.items()
+        cell(
+            "modelnet10",
+            UNDEFENDED,
+            n,
+            priority=1 if n == 200 else 3,
+            overrides={**HEAD_DECIDES, **o},
+            variant=v,
+        )
+        for n in (200, 1000)
+        for v, o in VARIANTS.items()
     ),
     *(cell("modelnet10", "vanilla", n, priority=1, variant="vanilla") for n in (200, 1000)),
     *(
-        cell("fashion_mnist", UNDEFENDED, 200, priority=3, overrides={**HEAD_DECIDES, **o}, variant=v)
+        cell(
+            "fashion_mnist", UNDEFENDED, 200, priority=3, overrides={**HEAD_DECIDES, **o}, variant=v
+        )
         for v, o in VARIANTS.items()
     ),
-]  # fmt: skip
+]
 
 ABLATION = Experiment(
     name="ablation",
@@ -40,8 +60,10 @@ ABLATION = Experiment(
     columns=("aligned",),
     quantities=(ACCURACY, DIFFERENCE, BALANCED, PSEUDO_LABELS),
     against="proto_evfl",
-    note="Every variant changes one setting of the undefended preset, the head decides, as in the paper. Paired "
-    "difference: to the first row, seed by seed. Pseudo-labels: how often a party names its own pool rows right by its "
+    note="Every variant changes one setting of the undefended preset, the head decides, as in the "
+    "paper. Paired "
+    "difference: to the first row, seed by seed. Pseudo-labels: how often a party names its own "
+    "pool rows right by its "
     "prototypes.",
 )
 
@@ -79,14 +101,25 @@ OUR_PIECES = Experiment(
     + smalls(_pieces, dataset="modelnet10", piece="no gate"),
     rows=("dataset", "decides", "piece"),
     columns=(),
-    quantities=(ACCURACY, DIFFERENCE, Quantity("calibration error", percent("calibration_error"), "%")),
+    quantities=(
+        ACCURACY,
+        DIFFERENCE,
+        Quantity("calibration error", percent("calibration_error"), "%"),
+    ),
     against="default",
-    note="Each line changes one setting of the default preset; batch: the rows to be predicted teach, too (the "
-    "default); head: they do not, as with fewer than 200 of them. Paired difference: to the default of the same group, "
+    note="Each line changes one setting of the default preset; batch: the rows to be predicted "
+    "teach, too (the "
+    "default); head: they do not, as with fewer than 200 of them. Paired difference: to the "
+    "default of the same group, "
     "seed by seed.",
 )
 
-STRATEGIES = {"cosine_similarity": "cosine", "traditional_ot": "ot", "pdtc_single_direction": "single", "pdtc": "dual"}
+STRATEGIES = {
+    "cosine_similarity": "cosine",
+    "traditional_ot": "ot",
+    "pdtc_single_direction": "single",
+    "pdtc": "dual",
+}
 _selection = [
     cell("modelnet10", UNDEFENDED, n, priority=2 if n == 200 else 4, strategy=k,
          overrides={**HEAD_DECIDES, **({"rounds.selection": s} if s != "dual" else {})})
@@ -103,7 +136,8 @@ SELECTION = Experiment(
     rows=("strategy",),
     columns=("aligned",),
     quantities=(ACCURACY, BALANCED, PSEUDO_LABELS),
-    note="In the rounds of the undefended preset, the head decides; traditional optimal transport is entropic.",
+    note="In the rounds of the undefended preset, the head decides; traditional optimal transport "
+    "is entropic.",
 )
 
 TAUS = (1, 4, 8)
@@ -129,8 +163,12 @@ GRADIENT_NORM = Experiment(
         ACCURACY,
     ),
     figures=("gradients",),
-    note="The exponent is the slope of log(mean squared gradient norm up to round T) against log T. A "
-    "measurement beside the theorem, not a test of it: the implementation does not meet its assumptions "
-    "(strong convexity of the local loss needs phi > L, the local problem is not solved to accuracy, the "
-    "hyper-gradient is never computed). Fashion-MNIST with pools of 700 rows, as many as ModelNet-10 has.",
+    note="The exponent is the slope of log(mean squared gradient norm up to round T) against log "
+    "T. A "
+    "measurement beside the theorem, not a test of it: the implementation does not meet its "
+    "assumptions "
+    "(strong convexity of the local loss needs phi > L, the local problem is not solved to "
+    "accuracy, the "
+    "hyper-gradient is never computed). Fashion-MNIST with pools of 700 rows, as many as "
+    "ModelNet-10 has.",
 )

@@ -1,4 +1,5 @@
-"""Accuracy: images, tables, rare and unseen classes, 6 and 8 parties, the pools' class imbalance, close cases."""
+"""Accuracy: images, tables, rare and unseen classes, 6 and 8 parties, the pools' class imbalance,
+close cases."""
 
 from protoevfl.reproduction import paper_numbers
 from protoevfl.reproduction.grid import ABSENT, ALIGNED, IMAGES, TABLES, cell, smalls
@@ -20,22 +21,33 @@ from protoevfl.reproduction.spec import (
 
 SETTINGS = ("normal", "few_shot", "zero_shot")
 PAPER_METHODS = ("proto_evfl", "vanilla", "fedhssl", "ss_vfl_c", "local")
-MORE_METHODS = ("ss_vfl_i", "one_shot", "laser", "fedcvt")  # normal setting only; the paper has none but SS-VFL
+# normal setting only; the paper has none but SS-VFL
+MORE_METHODS = ("ss_vfl_i", "one_shot", "laser", "fedcvt")
 PRESETS = ("proto_evfl one_way", "proto_evfl paper")
 SPLIT_ONLY = "split"  # no method: the record holds the split alone
 
 _images = [
     *(
         cell(d, m, n, s, priority=(0 if n == 200 else 2) + (s != "normal"))
-        for d in IMAGES for n in ALIGNED for s in SETTINGS for m in PAPER_METHODS
+        for d in IMAGES
+        for n in ALIGNED
+        for s in SETTINGS
+        for m in PAPER_METHODS
     ),
     *(cell(d, m, 200, s, priority=1) for d in IMAGES for s in SETTINGS for m in PRESETS),
     *(cell(d, m, n, priority=3) for d in IMAGES for n in ALIGNED[1:] for m in PRESETS),
     *(cell(d, "proto_evfl paper_adam", priority=2) for d in IMAGES),
-    *(cell(d, m, n, priority=2 if n == 200 else 4) for d in IMAGES for n in ALIGNED for m in MORE_METHODS),
+    *(
+        cell(d, m, n, priority=2 if n == 200 else 4)
+        for d in IMAGES
+        for n in ALIGNED
+        for m in MORE_METHODS
+    ),
     *(cell(d, "upper_bound", priority=1).tagged(aligned="full") for d in IMAGES),
-]  # fmt: skip
-_images_quick = smalls(_images, dataset="modelnet10", aligned="200") + smalls(_images, method="upper_bound")
+]
+_images_quick = smalls(_images, dataset="modelnet10", aligned="200") + smalls(
+    _images, method="upper_bound"
+)
 
 ACCURACY_IMAGES = Experiment(
     name="accuracy_images",
@@ -48,19 +60,28 @@ ACCURACY_IMAGES = Experiment(
     columns=("aligned", "setting"),
     quantities=(ACCURACY, BALANCED, UNSEEN, HARMONIC, RARE, MEGABYTES),
     figures=("overview", "recall", "confusion", "gate", "priors"),
-    note=f"Few-shot: 5 labelled rows of class {ABSENT} (desk, dress); zero-shot: none. The paper gives no "
-    "number of shots. SS-VFL stands twice: I (head only) and C (end to end); the paper does not say which"
+    note=f"Few-shot: 5 labelled rows of class {ABSENT} (desk, dress); zero-shot: none. The paper "
+    f"gives no "
+    "number of shots. SS-VFL stands twice: I (head only) and C (end to end); the paper does not "
+    "say which"
     " it ran.",
 )
 
 _tables = [
     *(
         cell(d, m, n, priority=1 if n == 200 else 2)
-        for d in TABLES for n in ALIGNED for m in ("proto_evfl", "vanilla", "fedhssl", "ss_vfl_c", "local")
+        for d in TABLES
+        for n in ALIGNED
+        for m in ("proto_evfl", "vanilla", "fedhssl", "ss_vfl_c", "local")
     ),
-    *(cell(d, m, n, priority=3) for d in TABLES for n in ALIGNED for m in (*PRESETS, "laser", "one_shot")),
+    *(
+        cell(d, m, n, priority=3)
+        for d in TABLES
+        for n in ALIGNED
+        for m in (*PRESETS, "laser", "one_shot")
+    ),
     *(cell(d, "upper_bound", priority=3).tagged(aligned="full") for d in TABLES),
-]  # fmt: skip
+]
 
 ACCURACY_TABLES = Experiment(
     name="accuracy_tables",
@@ -73,16 +94,24 @@ ACCURACY_TABLES = Experiment(
     columns=("aligned",),
     quantities=(ACCURACY, BALANCED, AUC),
     figures=("overview", "confusion", "priors"),
-    note="Always answering the majority class gives 76.07 % on Adult and 77.88 % on Credit: the paper's 75.81 "
-    "% and 77.96 % at 200 aligned rows are that rate. Balanced accuracy (50 % for a constant answer) and "
+    note="Always answering the majority class gives 76.07 % on Adult and 77.88 % on Credit: the "
+    "paper's 75.81 "
+    "% and 77.96 % at 200 aligned rows are that rate. Balanced accuracy (50 % for a constant "
+    "answer) and "
     "AUC say more.",
 )
 
-CLASS_SETS = tuple(dict.fromkeys(row["classes"] for row in paper_numbers.table("rare_classes_modelnet10")))
+CLASS_SETS = tuple(
+    dict.fromkeys(row["classes"] for row in paper_numbers.table("rare_classes_modelnet10"))
+)
 _rare = [
-    cell("modelnet10", m, 200, s, tuple(map(int, names.split())), 3 if len(names) == 1 else 4).tagged(classes=names)
-    for names in CLASS_SETS for s in ("zero_shot", "few_shot") for m in ("proto_evfl", "fedhssl")
-]  # fmt: skip
+    cell(
+        "modelnet10", m, 200, s, tuple(map(int, names.split())), 3 if len(names) == 1 else 4
+    ).tagged(classes=names)
+    for names in CLASS_SETS
+    for s in ("zero_shot", "few_shot")
+    for m in ("proto_evfl", "fedhssl")
+]
 
 RARE_CLASSES = Experiment(
     name="rare_classes",
@@ -95,8 +124,10 @@ RARE_CLASSES = Experiment(
     columns=("setting",),
     quantities=(ACCURACY, UNSEEN, HARMONIC, RARE, BALANCED),
     figures=("overview", "recall"),
-    note="Class numbers are indices from 0 in both: 1 bed, 2 chair, 3 desk, 4 dresser, 5 monitor. A model that"
-    " never predicts an unseen class can reach the accuracy of the paper's zero-shot cells: look at "
+    note="Class numbers are indices from 0 in both: 1 bed, 2 chair, 3 desk, 4 dresser, 5 monitor. "
+    "A model that"
+    " never predicts an unseen class can reach the accuracy of the paper's zero-shot cells: look "
+    "at "
     "unseen recall.",
 )
 
@@ -116,12 +147,15 @@ PARTIES = Experiment(
     rows=("dataset", "parties", "method"),
     columns=("aligned",),
     quantities=(ACCURACY, BALANCED, MEGABYTES, EXCHANGES),
-    note="Fashion-MNIST has six pairs of quadrants: the seventh and eighth party hold the first two pairs again.",
+    note="Fashion-MNIST has six pairs of quadrants: the seventh and eighth party hold the first "
+    "two pairs again.",
 )
 
 
 def _share(name: str, digits: int, printed_as: str) -> Quantity:
-    return Quantity(name, Field((f"split.{printed_as}.{{index}}",)), digits=digits, printed=printed_as)
+    return Quantity(
+        name, Field((f"split.{printed_as}.{{index}}",)), digits=digits, printed=printed_as
+    )
 
 
 _imbalance = [
@@ -136,7 +170,9 @@ IMBALANCE = Experiment(
     source="imbalance",
     cells=tuple(_imbalance),
     quick=tuple(
-        Cell({**c.tags, "dataset": "digits", "quick": "yes"}, cell("digits", SPLIT_ONLY, 100).config)
+        Cell(
+            {**c.tags, "dataset": "digits", "quick": "yes"}, cell("digits", SPLIT_ONLY, 100).config
+        )
         for c in _imbalance[:4]
     ),
     rows=("dataset", "party"),
@@ -144,15 +180,22 @@ IMBALANCE = Experiment(
     quantities=(_share("MID", 3, "mid"), _share("Gamma", 1, "gamma"), _share("WCS", 3, "wcs")),
     runner="protoevfl.reproduction.split_only:run",
     figures=("pools",),
-    note="MID = 1 - H(p)/ln Z. Pools are drawn anew for each seed; every method sees the same. Where a class "
+    note="MID = 1 - H(p)/ln Z. Pools are drawn anew for each seed; every method sees the same. "
+    "Where a class "
     "has too few rows for the requested imbalance the nearest possible pool is taken.",
 )
 
-# Close cases: the best methods lie within a point of each other and five seeds do not decide; run with --seeds 0-14.
+# Close cases: the best methods lie within a point of each other and five seeds do not decide; run
+# with --seeds 0-14.
 BASELINES = ("ss_vfl_i", "ss_vfl_c", "one_shot", "fedhssl", "vanilla", "laser", "fedcvt")
 _cases = [
     ("modelnet10", "normal", "accuracy", BASELINES),
-    ("modelnet10", "few_shot", "balanced_accuracy", ("ss_vfl_c", "one_shot", "fedhssl", "vanilla", "laser")),
+    (
+        "modelnet10",
+        "few_shot",
+        "balanced_accuracy",
+        ("ss_vfl_c", "one_shot", "fedhssl", "vanilla", "laser"),
+    ),
     ("adult", "normal", "auc", (*BASELINES, "local")),
 ]
 _margins = [
@@ -170,6 +213,7 @@ MARGINS = Experiment(
     columns=(),
     quantities=(Quantity("result", Field(("metrics.{metric}",), 100.0), "%"), DIFFERENCE, RARE),
     against="proto_evfl",
-    note="200 aligned rows. Paired difference: the method's result less Proto-EVFL's, seed by seed; its standard error "
+    note="200 aligned rows. Paired difference: the method's result less Proto-EVFL's, seed by "
+    "seed; its standard error "
     "is the standard deviation over the root of the number of seeds.",
 )

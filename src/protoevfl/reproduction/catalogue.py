@@ -37,5 +37,7 @@ def select(name: str) -> list[Experiment]:
     wanted = [part.strip() for part in name.split(",") if part.strip()]
     for part in wanted:
         if part not in EXPERIMENTS:
-            raise UserError(f"there is no experiment '{part}'; there are {', '.join(EXPERIMENTS)} and all")
+            raise UserError(
+                f"there is no experiment '{part}'; there are {', '.join(EXPERIMENTS)} and all"
+            )
     return [EXPERIMENTS[part] for part in wanted]

@@ -1,4 +1,5 @@
-"""What the paper claims, claim by claim, judged by records: reproduced, in part, not reproduced, not testable."""
+"""What the paper claims, claim by claim, judged by records: reproduced, in part, not reproduced,
+not testable."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,7 +8,13 @@ from dataclasses import dataclass
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.measure import Measured, Store, measure
 
-YES, NO, PARTLY, UNTESTABLE, MISSING = "reproduced", "not reproduced", "in part", "not testable", "not measured yet"
+YES, NO, PARTLY, UNTESTABLE, MISSING = (
+    "reproduced",
+    "not reproduced",
+    "in part",
+    "not testable",
+    "not measured yet",
+)
 Cells = Sequence[Measured]
 Judge = Callable[[Cells], tuple[str, str]]
 OURS = "proto_evfl"
@@ -50,8 +57,8 @@ def beats(
 ) -> tuple[str, str]:
     """Whether ours is better than every rival in every cell that has both.
 
-    over: the tags that name a cell; where: further tags that all of them have; lower: less is better;
-    key: the tag that names ours (`own`) and the rivals.
+    over: the tags that name a cell; where: further tags that all of them have; lower: less is
+    better; key: the tag that names ours (`own`) and the rivals.
     """
     gaps = []
     for place in dict.fromkeys(tuple(c.tags.get(n, "") for n in over) for c in cells):
@@ -91,19 +98,24 @@ def near_upper_bound(cells: Cells) -> tuple[str, str]:
     if not gaps:
         return MISSING, ""
     verdict = YES if all(gap <= 1.2 for gap in gaps.values()) else NO
-    parts = (f"{d} {f'{gap:.1f} points below' if gap >= 0.05 else 'level'}" for d, gap in gaps.items())
+    parts = (
+        f"{d} {f'{gap:.1f} points below' if gap >= 0.05 else 'level'}" for d, gap in gaps.items()
+    )
     return verdict, f"with 1000 aligned rows: {', '.join(parts)}"
 
 
 def sees_unseen(cells: Cells) -> tuple[str, str]:
-    zero_shot = [c for c in cells if c.tags.get("method") == OURS and c.tags["setting"] == "zero_shot"]
+    zero_shot = [
+        c for c in cells if c.tags.get("method") == OURS and c.tags["setting"] == "zero_shot"
+    ]
     recalls = [r for c in zero_shot if (r := c.mean("unseen recall")) is not None]
     if not recalls:
         return MISSING, ""
     worst, average = min(recalls), sum(recalls) / len(recalls)
     verdict = YES if worst > 50 else PARTLY if average > 25 else NO
     return verdict, (
-        f"recall of the unseen classes {average:.1f} % on average over {len(recalls)} cells, {worst:.1f} % at worst"
+        f"recall of the unseen classes {average:.1f} % on average over {len(recalls)} cells, "
+        f"{worst:.1f} % at worst"
     )
 
 
@@ -119,13 +131,14 @@ def pieces(cells: Cells) -> tuple[str, str]:
     costs = [loss > 0 for loss, _ in losses]
     most, piece = max(losses)
     return counted(costs), (
-        f"removing a piece costs accuracy in {sum(costs)} of {len(losses)} cells; most: {piece} {most:+.1f} points"
+        f"removing a piece costs accuracy in {sum(costs)} of {len(losses)} cells; most: {piece} "
+        f"{most:+.1f} points"
     )
 
 
 def noise(cells: Cells) -> tuple[str, str]:
-    """Whether noise of scale 0.2 costs accuracy: by more than two standard errors of the difference of the two means,
-    so that what the seeds do by themselves is not called a cost."""
+    """Whether noise of scale 0.2 costs accuracy: by more than two standard errors of the difference
+    of the two means, so that what the seeds do by themselves is not called a cost."""
     falls, printed, beyond = [], [], []
     for aligned in dict.fromkeys(c.tags["aligned"] for c in cells):
         clean, noisy = (_cell(cells, aligned=aligned, kappa=k) for k in ("0", "0.2"))
@@ -199,42 +212,91 @@ def exponent(cells: Cells) -> tuple[str, str]:
 
 
 CLAIMS = (
-    Claim("Proto-EVFL is the most accurate method on images, normal setting", "accuracy_images", images("normal")),
+    Claim(
+        "Proto-EVFL is the most accurate method on images, normal setting",
+        "accuracy_images",
+        images("normal"),
+    ),
     Claim("... few-shot", "accuracy_images", images("few_shot")),
     Claim("... zero-shot", "accuracy_images", images("zero_shot")),
-    Claim("Its accuracy with 1000 aligned rows is within 1.2 points of the upper bound", "accuracy_images",
-          near_upper_bound),
-    Claim("The printed settings (preset `paper`) give the printed accuracy", "accuracy_images", printed_numbers),
+    Claim(
+        "Its accuracy with 1000 aligned rows is within 1.2 points of the upper bound",
+        "accuracy_images",
+        near_upper_bound,
+    ),
+    Claim(
+        "The printed settings (preset `paper`) give the printed accuracy",
+        "accuracy_images",
+        printed_numbers,
+    ),
     Claim("It recognises unseen classes", "rare_classes", sees_unseen),
-    Claim("It is ahead of FedHSSL for all 20 sets of rare or unseen classes", "rare_classes",
-          lambda cells: beats(cells, ("fedhssl",), ("classes", "setting"), {})),
-    Claim("It is ahead of FedHSSL on tables", "accuracy_tables",
-          lambda cells: beats(cells, ("fedhssl",), ("dataset", "aligned"), {})),
-    Claim("... by AUC, which a constant answer cannot win (not in the paper)", "accuracy_tables",
-          lambda cells: beats(cells, ("fedhssl", "vanilla"), ("dataset", "aligned"), {}, "AUC")),
+    Claim(
+        "It is ahead of FedHSSL for all 20 sets of rare or unseen classes",
+        "rare_classes",
+        lambda cells: beats(cells, ("fedhssl",), ("classes", "setting"), {}),
+    ),
+    Claim(
+        "It is ahead of FedHSSL on tables",
+        "accuracy_tables",
+        lambda cells: beats(cells, ("fedhssl",), ("dataset", "aligned"), {}),
+    ),
+    Claim(
+        "... by AUC, which a constant answer cannot win (not in the paper)",
+        "accuracy_tables",
+        lambda cells: beats(cells, ("fedhssl", "vanilla"), ("dataset", "aligned"), {}, "AUC"),
+    ),
     Claim("Every piece adds accuracy", "ablation", pieces),
-    Claim("Dual transport selects better than cosine, optimal transport, one direction", "selection",
-          lambda cells: beats(cells, ("cosine_similarity", "traditional_ot", "pdtc_single_direction"),
-                              ("aligned",), {}, key="strategy", own="pdtc")),
-    Claim("It needs fewer bytes than SS-VFL and FedHSSL", "communication",
-          lambda cells: beats(cells, ("ss_vfl_c", "fedhssl"), ("dataset", "aligned"), {}, "megabytes", lower=True)),
-    Claim("It needs the fewest rounds", "rounds",
-          lambda cells: beats(cells, ("vanilla", "ss_vfl_c", "fedhssl"), (), {}, "rounds", lower=True)),
-    Claim("It trains fastest", "training_time",
-          lambda cells: beats(cells, ("vanilla", "ss_vfl_c", "fedhssl"), ("aligned",), {}, "seconds", lower=True)),
-    Claim("It is ahead of FedHSSL with 6 and 8 parties", "parties",
-          lambda cells: beats(cells, ("fedhssl",), ("dataset", "parties", "aligned"), {})),
+    Claim(
+        "Dual transport selects better than cosine, optimal transport, one direction",
+        "selection",
+        lambda cells: beats(
+            cells,
+            ("cosine_similarity", "traditional_ot", "pdtc_single_direction"),
+            ("aligned",),
+            {},
+            key="strategy",
+            own="pdtc",
+        ),
+    ),
+    Claim(
+        "It needs fewer bytes than SS-VFL and FedHSSL",
+        "communication",
+        lambda cells: beats(
+            cells, ("ss_vfl_c", "fedhssl"), ("dataset", "aligned"), {}, "megabytes", lower=True
+        ),
+    ),
+    Claim(
+        "It needs the fewest rounds",
+        "rounds",
+        lambda cells: beats(
+            cells, ("vanilla", "ss_vfl_c", "fedhssl"), (), {}, "rounds", lower=True
+        ),
+    ),
+    Claim(
+        "It trains fastest",
+        "training_time",
+        lambda cells: beats(
+            cells, ("vanilla", "ss_vfl_c", "fedhssl"), ("aligned",), {}, "seconds", lower=True
+        ),
+    ),
+    Claim(
+        "It is ahead of FedHSSL with 6 and 8 parties",
+        "parties",
+        lambda cells: beats(cells, ("fedhssl",), ("dataset", "parties", "aligned"), {}),
+    ),
     Claim("Label inference gets 8.89 %: prototypes do not leak labels", "label_inference", leaks),
     Claim("Noise on representations costs accuracy", "noise_representations", noise),
     Claim("Noise on prototypes costs accuracy", "noise_prototypes", noise),
     Claim("The pools are as imbalanced as printed (MID)", "imbalance", close("MID", 0.05)),
     Claim("The squared gradient norm falls as 1/sqrt(T)", "gradient_norm", exponent),
-)  # fmt: skip
+)
 
 
 def verdicts(store: Store, quick: bool = False) -> list[tuple[Claim, str, str]]:
     """Every claim with its verdict and what was measured."""
-    cells = {name: measure(EXPERIMENTS[name], store, quick) for name in {c.experiment for c in CLAIMS}}
+    cells = {
+        name: measure(EXPERIMENTS[name], store, quick) for name in {c.experiment for c in CLAIMS}
+    }
     return [(claim, *claim.judge(cells[claim.experiment])) for claim in CLAIMS]
 
 

@@ -1,11 +1,13 @@
-"""Every label of the active party, and rows it shares with single others: what joining is worth to one who has both."""
+"""Every label of the active party, and rows it shares with single others: what joining is worth to
+one who has both."""
 
 from protoevfl.reproduction.grid import IMAGES, TABLES, cell, smalls
 from protoevfl.reproduction.spec import ACCURACY, AUC, Cell, Experiment, Field, Quantity, percent
 
 OURS = ("proto_evfl", "proto_evfl one_way")
 BASELINES = ("local", "laser", "fedcvt", "vanilla", "ss_vfl_c")
-SHARED_ROWS_ONLY = ("vertical_logistic", "pooled_boosting")  # cannot use other labels: run on those of shared rows
+# cannot use other labels: run on those of shared rows
+SHARED_ROWS_ONLY = ("vertical_logistic", "pooled_boosting")
 OVERLAP = {"fashion_mnist": 400, "modelnet10": 200}
 OWN_MODEL = {"model": "own_model"}
 
@@ -18,7 +20,11 @@ GAIN = Quantity("gain over alone", percent("gain.difference"), "points")
 
 def _cells(dataset: str) -> list[Cell]:
     made = [cell(dataset, method, labels="all", priority=1) for method in (*OURS, *BASELINES)]
-    made.append(cell(dataset, "local", labels="all", priority=1, overrides=OWN_MODEL).tagged(method="local own_model"))
+    made.append(
+        cell(dataset, "local", labels="all", priority=1, overrides=OWN_MODEL).tagged(
+            method="local own_model"
+        )
+    )
     if dataset in TABLES:
         made += [cell(dataset, method, priority=1) for method in SHARED_ROWS_ONLY]
     return made
@@ -35,8 +41,10 @@ LABELS = Experiment(
     rows=("dataset", "method"),
     columns=(),
     quantities=(ACCURACY, AUC, BRIER, ALONE, ALONE_AUC, ALONE_BRIER, GAIN),
-    note="200 shared rows; the active party's pool is labelled as well. Alone: its own model on all its labels, nobody "
-    "else; the gain is in accuracy for images, in AUC for tables. Vertical logistic regression and boosting on pooled "
+    note="200 shared rows; the active party's pool is labelled as well. Alone: its own model on "
+    "all its labels, nobody "
+    "else; the gain is in accuracy for images, in AUC for tables. Vertical logistic regression and "
+    "boosting on pooled "
     "columns cannot use labels of other rows than the shared ones.",
 )
 
@@ -54,6 +62,7 @@ OVERLAPS = Experiment(
     rows=("dataset", "method"),
     columns=(),
     quantities=(ACCURACY, BRIER, ALONE, GAIN),
-    note="As with every label, and 400 (ModelNet-10: 200) further rows of the active party are shared with each single "
+    note="As with every label, and 400 (ModelNet-10: 200) further rows of the active party are "
+    "shared with each single "
     "other party.",
 )

@@ -1,8 +1,9 @@
-"""Fills a records file: what is missing is run, the most important cells first, seeds of a cell in one call.
+"""Fills a records file: what is missing is run, the most important cells first, seeds of a cell in
+one call.
 
-It can be stopped at any moment and started again, with other seeds, on several machines (`shard`, `merge`), with a
-budget of seconds: a job is only started when it is expected to fit, judged by the records of its like. A job that fails
-is named at the end and does not stop the others.
+It can be stopped at any moment and started again, with other seeds, on several machines (`shard`,
+`merge`), with a budget of seconds: a job is only started when it is expected to fit, judged by the
+records of its like. A job that fails is named at the end and does not stop the others.
 """
 
 import os
@@ -37,16 +38,27 @@ class Job:
     @property
     def title(self) -> str:
         c = self.config
-        parts = [self.experiment, c.dataset, c.method, c.preset if c.preset != "default" else "", f"#{c.aligned}",
-                 c.setting if c.setting != "normal" else "", " ".join(map(str, c.classes)),
-                 f"{c.parties} parties" if c.parties != 4 else "", "all labels" if c.labels == "all" else "",
-                 f"overlap {c.overlap}" if c.overlap else "",
-                 *(f"{k}={v}" for k, v in c.overrides.items() if QUICK.get(c.method, {}).get(k) != v)]  # fmt: skip
+        parts = [
+            self.experiment,
+            c.dataset,
+            c.method,
+            c.preset if c.preset != "default" else "",
+            f"#{c.aligned}",
+            c.setting if c.setting != "normal" else "",
+            " ".join(map(str, c.classes)),
+            f"{c.parties} parties" if c.parties != 4 else "",
+            "all labels" if c.labels == "all" else "",
+            f"overlap {c.overlap}" if c.overlap else "",
+            *(f"{k}={v}" for k, v in c.overrides.items() if QUICK.get(c.method, {}).get(k) != v),
+        ]
         return " ".join(part for part in parts if part)
 
 
-def attempt(job: Job, device: str, engine: str, observer: Any = None) -> tuple[list[dict[str, Any]], str]:
-    """The records of a job, or none and why. Seeds that do not fit into memory together are run one by one."""
+def attempt(
+    job: Job, device: str, engine: str, observer: Any = None
+) -> tuple[list[dict[str, Any]], str]:
+    """The records of a job, or none and why. Seeds that do not fit into memory together are run one
+    by one."""
     import torch
 
     try:
@@ -56,16 +68,25 @@ def attempt(job: Job, device: str, engine: str, observer: Any = None) -> tuple[l
             if len(job.seeds) == 1:
                 raise
             torch.cuda.empty_cache()
-            new = [record for seed in job.seeds for record in _call(job, (seed,), device, engine, observer)]
+            new = [
+                record
+                for seed in job.seeds
+                for record in _call(job, (seed,), device, engine, observer)
+            ]
         return [{**record, **records.stamp()} for record in new], ""
     except UserError as error:
         return [], str(error)
     except Exception as error:  # a cell that fails must not take the others with it
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        return [], f"{type(error).__name__}: {error} ({Path(frame.filename).name} line {frame.lineno})"
+        return (
+            [],
+            f"{type(error).__name__}: {error} ({Path(frame.filename).name} line {frame.lineno})",
+        )
 
 
-def _call(job: Job, seeds: tuple[int, ...], device: str, engine: str, observer: Any) -> list[dict[str, Any]]:
+def _call(
+    job: Job, seeds: tuple[int, ...], device: str, engine: str, observer: Any
+) -> list[dict[str, Any]]:
     more = {"observer": observer} if observer is not None and job.runner == RUN else {}
     module, _, name = job.runner.partition(":")
     runner: Runner = getattr(import_module(module), name)
@@ -85,12 +106,15 @@ class Progress:
 
 
 class Timing:
-    """Expected seconds of a job: the mean of records of the same data set and method, else of all, times its seeds."""
+    """Expected seconds of a job: the mean of records of the same data set and method, else of all,
+    times its seeds."""
 
     def __init__(self, done: Iterable[Record]) -> None:
         self.known: dict[tuple[str, ...], list[float]] = {}
         for record in done:
-            self.learn(str(record.get("dataset")), str(record.get("method")), record.get("seconds") or 0.0)
+            self.learn(
+                str(record.get("dataset")), str(record.get("method")), record.get("seconds") or 0.0
+            )
 
     def learn(self, dataset: str, method: str, seconds: float) -> None:
         for name in ((dataset, method), ()):
@@ -113,7 +137,8 @@ def plan(
     quick: bool = False,
     shard: tuple[int, int] = (1, 1),
 ) -> list[Job]:
-    """The jobs that are missing, each configuration once, by priority; `shard` (k, n) takes every n-th from k on."""
+    """The jobs that are missing, each configuration once, by priority; `shard` (k, n) takes every
+    n-th from k on."""
     there = {records.key(record) for record in done}
     jobs: dict[str, Job] = {}
     for experiment in experiments:
@@ -122,7 +147,9 @@ def plan(
             name = records.cell_key(identity)
             missing = tuple(s for s in seeds if records.key({**identity, "seed": s}) not in there)
             if missing and (name not in jobs or cell.priority < jobs[name].priority):
-                jobs[name] = Job(experiment.runner, cell.config, missing, cell.priority, experiment.name)
+                jobs[name] = Job(
+                    experiment.runner, cell.config, missing, cell.priority, experiment.name
+                )
     ordered = sorted(jobs.values(), key=lambda job: job.priority)
     return ordered[shard[0] - 1 :: shard[1]]
 
@@ -145,7 +172,11 @@ def execute(
     def following() -> Iterator[Job]:
         while waiting:
             left = None if budget is None else budget - (time.monotonic() - start)
-            fits = (j for j in waiting if left is None or (left > 0 and (timing.expected(j) or 0.0) <= left))
+            fits = (
+                j
+                for j in waiting
+                if left is None or (left > 0 and (timing.expected(j) or 0.0) <= left)
+            )
             job = next(fits, None)
             if job is None:
                 state.left_out = len(waiting)
@@ -170,14 +201,18 @@ def execute(
 Result = tuple[Job, list[dict[str, Any]], str]
 
 
-def _here(jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Any) -> Iterator[Result]:
+def _here(
+    jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Any
+) -> Iterator[Result]:
     for job in jobs:
         yield job, *attempt(job, device, engine, observer)
 
 
-def _processes(jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Any) -> Iterator[Result]:
-    """Several jobs at once in processes of their own; this process alone writes. When one dies (no memory), the jobs
-    of its pool are named and the rest goes on in a new pool."""
+def _processes(
+    jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Any
+) -> Iterator[Result]:
+    """Several jobs at once in processes of their own; this process alone writes. When one dies (no
+    memory), the jobs of its pool are named and the rest goes on in a new pool."""
     running: dict[Future[Any], Job] = {}
     pool, more = _pool(workers), True
     try:
@@ -204,7 +239,9 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     from multiprocessing import get_context
 
     share = max(1, (os.cpu_count() or 1) // workers)
-    return ProcessPoolExecutor(workers, get_context("spawn"), initializer=_use_threads, initargs=(share,))
+    return ProcessPoolExecutor(
+        workers, get_context("spawn"), initializer=_use_threads, initargs=(share,)
+    )
 
 
 def _use_threads(count: int) -> None:

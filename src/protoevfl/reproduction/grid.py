@@ -1,4 +1,5 @@
-"""How cells are made: the names of the methods as rows, the lengths of the curves, and the small cells of --quick."""
+"""How cells are made: the names of the methods as rows, the lengths of the curves, and the small
+cells of --quick."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -36,7 +37,13 @@ QUICK: dict[str, dict[str, Any]] = {
     "upper_bound": {"epochs": 1, "models": 1},
     "vertical_logistic": {"rounds": 5, "path_rounds": 2, "folds": 2},
     "pooled_boosting": {"max_iter": 5},
-    "proto_evfl": {"warm.epochs": 1, "rounds.count": 1, "rounds.epochs": 1, "unseen.components": 4, **HEAD},
+    "proto_evfl": {
+        "warm.epochs": 1,
+        "rounds.count": 1,
+        "rounds.epochs": 1,
+        "unseen.components": 4,
+        **HEAD,
+    },
 }
 # what is learnt from labels of rows that are not shared, on top
 QUICK_LABELS: dict[str, dict[str, Any]] = {
@@ -72,10 +79,19 @@ def cell(
     if setting != "normal" and not classes:
         classes = (ABSENT,)
     config = RunConfig(
-        dataset=dataset, method=base, preset=preset or "default", aligned=aligned, setting=setting, classes=classes,
-        shots=SHOTS, parties=int(tags.get("parties", 4)), pool=pool, labels=labels, overlap=overlap,
+        dataset=dataset,
+        method=base,
+        preset=preset or "default",
+        aligned=aligned,
+        setting=setting,
+        classes=classes,
+        shots=SHOTS,
+        parties=int(tags.get("parties", 4)),
+        pool=pool,
+        labels=labels,
+        overlap=overlap,
         overrides=dict(overrides or {}),
-    )  # fmt: skip
+    )
     usual = {"dataset": dataset, "aligned": str(aligned), "setting": setting, "method": method}
     return Cell({**usual, **tags}, config, priority)
 
@@ -84,8 +100,11 @@ def small(source: Cell, dataset: str = "digits") -> Cell:
     """The quick version of a cell: few rows, moments of training, no paper number beside it."""
     aligned, pool = QUICK_ROWS[dataset]
     config = source.config
-    # lengths of a curve stay, shortened; everything else of QUICK gives way to the cell's own settings
-    own = {key: min(value, 3) if _is_length(key) else value for key, value in config.overrides.items()}
+    # lengths of a curve stay, shortened; everything else of QUICK gives way to the cell's own
+    # settings
+    own = {
+        key: min(value, 3) if _is_length(key) else value for key, value in config.overrides.items()
+    }
     settings = {**QUICK.get(config.method, {}), **own}
     if config.preset == "one_way":
         settings["rounds.count"] = 0

@@ -1,4 +1,5 @@
-"""From records to the numbers of an experiment's cells: one value per seed, mean and standard deviation over seeds."""
+"""From records to the numbers of an experiment's cells: one value per seed, mean and standard
+deviation over seeds."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +7,15 @@ from dataclasses import dataclass, field
 
 from protoevfl.bench.records import cell_key, mean_std
 from protoevfl.reproduction import paper_numbers
-from protoevfl.reproduction.spec import ACCURACY, DIFFERENCE, Cell, Experiment, Quantity, Record, Tags
+from protoevfl.reproduction.spec import (
+    ACCURACY,
+    DIFFERENCE,
+    Cell,
+    Experiment,
+    Quantity,
+    Record,
+    Tags,
+)
 
 WITHIN = 1.0  # points of accuracy a shorter run may lie below the best of its curve
 
@@ -66,7 +75,10 @@ def measure(experiment: Experiment, store: Store, quick: bool = False) -> list[M
     pairs = [(cell, store.of(cell)) for cell in experiment.chosen(quick)]
     if experiment.reach:
         pairs = reach(pairs, experiment.reach)
-    measured = [_measured(experiment, cell.tags, [(r, cell.tags) for r in records]) for cell, records in pairs]
+    measured = [
+        _measured(experiment, cell.tags, [(r, cell.tags) for r in records])
+        for cell, records in pairs
+    ]
     if experiment.against:
         measured = compared(experiment, pairs, measured)
     return pooled(experiment, measured) if experiment.pool else measured
@@ -75,7 +87,8 @@ def measure(experiment: Experiment, store: Store, quick: bool = False) -> list[M
 def compared(
     experiment: Experiment, pairs: Sequence[tuple[Cell, list[Record]]], measured: Sequence[Measured]
 ) -> list[Measured]:
-    """The cells with the difference of the first quantity to the row `against` of their group, seed by seed."""
+    """The cells with the difference of the first quantity to the row `against` of their group, seed
+    by seed."""
     value, places = experiment.quantities[0].value, (*experiment.rows[:-1], *experiment.columns)
     by_seed, base = [], dict[tuple[str, ...], dict[int, float]]()
     for cell, records in pairs:
@@ -92,8 +105,11 @@ def compared(
     return with_gaps
 
 
-def reach(pairs: Sequence[tuple[Cell, list[Record]]], names: Sequence[str]) -> list[tuple[Cell, list[Record]]]:
-    """Of each curve the shortest run whose mean accuracy lies within a point of the curve's best."""
+def reach(
+    pairs: Sequence[tuple[Cell, list[Record]]], names: Sequence[str]
+) -> list[tuple[Cell, list[Record]]]:
+    """Of each curve the shortest run whose mean accuracy lies within a point of the curve's
+    best."""
     curves: dict[tuple[str, ...], list[tuple[Cell, list[Record]]]] = defaultdict(list)
     for cell, records in pairs:
         curves[tuple(cell.tags.get(name, "") for name in names)].append((cell, records))
@@ -105,7 +121,9 @@ def _shortest(points: Sequence[tuple[Cell, list[Record]]]) -> tuple[Cell, list[R
     for cell, records in points:
         values = [v for v in (ACCURACY.value(r, cell.tags) for r in records) if v is not None]
         if values:
-            scored.append((int(cell.tags.get("length", 0)), sum(values) / len(values), cell, records))
+            scored.append(
+                (int(cell.tags.get("length", 0)), sum(values) / len(values), cell, records)
+            )
     if not scored:
         return points[0][0], []
     best = max(score for _, score, _, _ in scored)
@@ -114,7 +132,8 @@ def _shortest(points: Sequence[tuple[Cell, list[Record]]]) -> tuple[Cell, list[R
 
 
 def pooled(experiment: Experiment, measured: Sequence[Measured]) -> list[Measured]:
-    """Averages the `pool` tags away, over what every row has that has anything: values are the means of the cells."""
+    """Averages the `pool` tags away, over what every row has that has anything: values are the
+    means of the cells."""
     places = (*experiment.rows, *experiment.columns)
     groups: dict[tuple[str, ...], list[Measured]] = defaultdict(list)
     there: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
@@ -132,7 +151,9 @@ def pooled(experiment: Experiment, measured: Sequence[Measured]) -> list[Measure
         samples = {}
         for q in experiment.quantities:
             means = [
-                m for item in items if _pool_of(experiment, item) in common and (m := item.mean(q.name)) is not None
+                m
+                for item in items
+                if _pool_of(experiment, item) in common and (m := item.mean(q.name)) is not None
             ]
             samples[q.name] = _sample(experiment, q, tags, means)
         merged.append(Measured(tags, samples))
@@ -143,7 +164,9 @@ def _pool_of(experiment: Experiment, item: Measured) -> tuple[str, ...]:
     return tuple(item.tags.get(name, "") for name in experiment.pool)
 
 
-def _measured(experiment: Experiment, tags: Tags, records: Sequence[tuple[Record, Tags]]) -> Measured:
+def _measured(
+    experiment: Experiment, tags: Tags, records: Sequence[tuple[Record, Tags]]
+) -> Measured:
     samples = {}
     for q in experiment.quantities:
         values = [v for v in (q.value(record, own) for record, own in records) if v is not None]
@@ -154,6 +177,8 @@ def _measured(experiment: Experiment, tags: Tags, records: Sequence[tuple[Record
 def _sample(experiment: Experiment, q: Quantity, tags: Tags, values: Sequence[float]) -> Sample:
     number = paper_numbers.find(experiment.source, tags, q.printed)
     spread = (
-        paper_numbers.find(experiment.source, tags, "std") if q.printed in ("accuracy", "attack_accuracy") else None
+        paper_numbers.find(experiment.source, tags, "std")
+        if q.printed in ("accuracy", "attack_accuracy")
+        else None
     )
     return Sample(tuple(values), None if number is None else number * q.printed_scale, spread)

@@ -1,4 +1,5 @@
-"""Numbers worked out from a record: curves of its history, the exponent of a power law, a run's length.
+"""Numbers worked out from a record: curves of its history, the exponent of a power law, a run's
+length.
 
 exponent of Theorem 1:  log( 1/T sum_{t<=T} |grad_t|^2 ) = a + b log T,  b by least squares over T = 2, 3, ...
 """
@@ -12,7 +13,9 @@ from protoevfl.reproduction.spec import Record, Tags, dig
 def curve(record: Record, name: str) -> list[float]:
     """The values a run reported under `name`, in order."""
     values = [entry.get(name) for entry in record.get("history") or []]
-    return [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+    return [
+        float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)
+    ]
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float | None:
@@ -24,7 +27,9 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float | None:
     if len(set(x)) < 2:
         return None
     mx, my = sum(x) / len(x), sum(y) / len(y)
-    return sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / sum((a - mx) ** 2 for a in x)
+    return sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / sum(
+        (a - mx) ** 2 for a in x
+    )
 
 
 def mean_squares(gradients: Sequence[float]) -> list[float]:

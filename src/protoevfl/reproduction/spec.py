@@ -1,7 +1,9 @@
-"""What an experiment is: cells (a configuration with the tags that place it), quantities, rows and columns.
+"""What an experiment is: cells (a configuration with the tags that place it), quantities, rows and
+columns.
 
-A cell's tags are the coordinates of its number in our table and in the paper's; the configuration is what is run.
-Two cells with the same configuration share their records, within an experiment and across experiments.
+A cell's tags are the coordinates of its number in our table and in the paper's; the configuration
+is what is run. Two cells with the same configuration share their records, within an experiment and
+across experiments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +22,8 @@ RUN = "protoevfl.bench.run:run"
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number a record gives to its cell, and which column of the paper's file stands beside it."""
+    """One number a record gives to its cell, and which column of the paper's file stands beside
+    it."""
 
     name: str
     value: Value
@@ -57,9 +60,11 @@ class Experiment:
     quick: tuple[Cell, ...] = ()
     source: str | None = None  # the paper's file
     runner: str = RUN  # "module:function"
-    reach: tuple[str, ...] = ()  # tags of curves: the shortest cell within a point of its curve's best stands for it
+    # tags of curves: the shortest cell within a point of its curve's best stands for it
+    reach: tuple[str, ...] = ()
     pool: tuple[str, ...] = ()  # tags averaged away
-    against: str = ""  # last row tag of the cell the others of its rows are compared with, seed by seed
+    # last row tag of the cell the others of its rows are compared with, seed by seed
+    against: str = ""
     figures: tuple[str, ...] = ("overview",)  # names in pages/figures.py; the first leads
     note: str = ""
 
@@ -77,7 +82,12 @@ def dig(record: Record, path: str) -> Any:
     for part in path.split("."):
         if isinstance(value, Mapping):
             value = value.get(part)
-        elif isinstance(value, Sequence) and not isinstance(value, str) and part.isdigit() and int(part) < len(value):
+        elif (
+            isinstance(value, Sequence)
+            and not isinstance(value, str)
+            and part.isdigit()
+            and int(part) < len(value)
+        ):
             value = value[int(part)]
         else:
             return None
@@ -116,5 +126,6 @@ HARMONIC = Quantity("harmonic mean", percent("harmonic_mean"), "%")
 RARE = Quantity("rare recall", percent("rare_recall"), "%")
 MEGABYTES = Quantity("megabytes", Field(("bytes.up", "bytes.down"), 1e-6), "MB", digits=2)
 EXCHANGES = Quantity("exchanges", Field(("rounds",)), "", digits=1)
-DIFFERENCE = Quantity("paired difference", lambda record, tags: None, "points", digits=2)  # filled in by `measure`
+# filled in by `measure`
+DIFFERENCE = Quantity("paired difference", lambda record, tags: None, "points", digits=2)
 SECONDS = Quantity("seconds", Field(("seconds",)), "s", digits=1)

@@ -43,7 +43,8 @@ def cell_text(sample: Sample, quantity: Quantity, usual: int) -> str:
 
 
 def grids(experiment: Experiment, measured: Sequence[Measured]) -> list[Grid]:
-    """One grid per quantity that has numbers; without column tags the quantities are the columns of one grid."""
+    """One grid per quantity that has numbers; without column tags the quantities are the columns of
+    one grid."""
     first, *others = experiment.quantities
     kept = [first, *(q for q in others if any(item.samples[q.name].n for item in measured))]
     if experiment.columns:
@@ -56,8 +57,11 @@ def grids(experiment: Experiment, measured: Sequence[Measured]) -> list[Grid]:
     return [Grid(title, (*experiment.rows, *map(label, kept)), tuple(rows))] if measured else []
 
 
-def _title(experiment: Experiment, measured: Sequence[Measured], quantities: Sequence[Quantity]) -> tuple[int, str]:
-    """The usual number of values (one per seed, or per cell averaged over), and what an entry of the table is."""
+def _title(
+    experiment: Experiment, measured: Sequence[Measured], quantities: Sequence[Quantity]
+) -> tuple[int, str]:
+    """The usual number of values (one per seed, or per cell averaged over), and what an entry of
+    the table is."""
     samples = [item.samples[q.name] for item in measured for q in quantities]
     (usual, _), *_ = Counter(sample.n for sample in samples if sample.n).most_common(1) or [(0, 0)]
     values = f"values of {', '.join(experiment.pool)}" if experiment.pool else "seeds"
@@ -71,9 +75,12 @@ def pivot(
 ) -> tuple[list[Place], dict[Place, list[Measured | None]]]:
     """Columns, and the cells of each row in their order, None where there is no such cell.
 
-    Both stand in the order of the cells; rows with the same first tag together, numbers (lengths of a run) in theirs.
+    Both stand in the order of the cells; rows with the same first tag together, numbers (lengths of
+    a run) in theirs.
     """
-    at = {(_place(item, experiment.rows), _place(item, experiment.columns)): item for item in measured}
+    at = {
+        (_place(item, experiment.rows), _place(item, experiment.columns)): item for item in measured
+    }
     rows, columns = (list(dict.fromkeys(places)) for places in zip(*at, strict=True))
     first = list(dict.fromkeys(row[:1] for row in rows))
     rows.sort(key=lambda row: first.index(row[:1]))
@@ -90,11 +97,16 @@ def _by_columns(experiment: Experiment, measured: Sequence[Measured], quantity: 
     columns, rows = pivot(experiment, measured)
     usual, title = _title(experiment, measured, [quantity])
     texts = [
-        ["" if item is None else cell_text(item.samples[quantity.name], quantity, usual) for item in cells]
+        [
+            "" if item is None else cell_text(item.samples[quantity.name], quantity, usual)
+            for item in cells
+        ]
         for cells in rows.values()
     ]
     kept = [n for n in range(len(columns)) if any(line[n] for line in texts)]
-    lines = [(*row, *(line[n] for n in kept)) for row, line in zip(rows, texts, strict=True) if any(line)]
+    lines = [
+        (*row, *(line[n] for n in kept)) for row, line in zip(rows, texts, strict=True) if any(line)
+    ]
     head = (*experiment.rows, *(" ".join(columns[n]) for n in kept))
     return Grid(f"{label(quantity)}: {title}", head, tuple(lines))
 
@@ -119,5 +131,11 @@ def comma_separated(experiment: Experiment, measured: Sequence[Measured]) -> str
             s = item.samples[q.name]
             if s.n or s.printed is not None:
                 numbers = (s.mean, s.std, s.n, s.printed, s.printed_std, s.difference)
-                write([*_place(item, names), label(q), *("" if x is None else f"{x:.6g}" for x in numbers)])
+                write(
+                    [
+                        *_place(item, names),
+                        label(q),
+                        *("" if x is None else f"{x:.6g}" for x in numbers),
+                    ]
+                )
     return out.getvalue()

@@ -1,8 +1,10 @@
-"""The bytes of the five alignment messages, and their checks; nothing else crosses while parties align.
+"""The bytes of the five alignment messages, and their checks; nothing else crosses while parties
+align.
 
     magic "PEVA", version, kind (1 byte each) | rules digest (32) | payload size (8) | payload
 
-The digest of the id rules is in every message: two sides that normalise differently stop at the first one.
+The digest of the id rules is in every message: two sides that normalise differently stop at the
+first one.
 """
 
 import struct
@@ -36,12 +38,15 @@ def decode(message: bytes, kind: str, rules: str) -> bytes:
     magic, version, number, theirs, size = _HEAD.unpack_from(message)
     if (magic, version) != (_MAGIC, _VERSION):
         raise AlignmentError(
-            f"the {kind} message is of another program or version; use the same protoevfl at all parties"
+            f"the {kind} message is of another program or version; use the same protoevfl at all "
+            "parties"
         )
     if number != _KINDS[kind]:
         raise AlignmentError(f"a message arrived out of order: expected {kind}")
     if theirs.hex() != rules:
-        raise AlignmentError("the parties normalise ids differently; agree on casefold, id columns and version")
+        raise AlignmentError(
+            "the parties normalise ids differently; agree on casefold, id columns and version"
+        )
     if size != len(message) - _HEAD.size:
         raise AlignmentError(f"the {kind} message is cut short")
     _check_size(kind, size)

@@ -2,8 +2,9 @@
 
     order:   rows sorted by HMAC(k_order, id)        digest:  HMAC(k_digest, role | id_1 | id_2 | ... | id_n)
 
-k_order and k_digest come from one fresh run key. Only the active party has k_order, so the order tells nothing about
-any file; all parties have k_digest and prove with it, over the ids themselves, that they hold the same ordered list.
+k_order and k_digest come from one fresh run key. Only the active party has k_order, so the order
+tells nothing about any file; all parties have k_digest and prove with it, over the ids themselves,
+that they hold the same ordered list.
 """
 
 import hashlib
@@ -26,7 +27,8 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Alignment:
-    """One party's result: its data rows in the common order, and what it needs to prove that order."""
+    """One party's result: its data rows in the common order, and what it needs to prove that
+    order."""
 
     party: str
     rows: Rows  # (n,) row numbers in the party's own file, 0 is the first data row
@@ -36,7 +38,8 @@ class Alignment:
     rules: IdRules
 
     def save(self, folder: Path) -> None:
-        """Write alignment.json and aligned_rows.i64 into the party's own folder, whole or not at all."""
+        """Write alignment.json and aligned_rows.i64 into the party's own folder, whole or not at
+        all."""
         folder.mkdir(parents=True, exist_ok=True)
         rows = np.ascontiguousarray(self.rows, dtype="<i8").tobytes()
         facts = {
@@ -50,7 +53,8 @@ class Alignment:
             "rows_sha256": hashlib.sha256(rows).hexdigest(),
         }
         _replace(folder / _ROWS, rows)
-        _replace(folder / _FACTS, json.dumps(facts, indent=1).encode())  # last: its presence means complete
+        # last: its presence means complete
+        _replace(folder / _FACTS, json.dumps(facts, indent=1).encode())
 
     @classmethod
     def load(cls, folder: Path) -> "Alignment":
@@ -58,7 +62,10 @@ class Alignment:
         try:
             facts = json.loads((folder / _FACTS).read_bytes())
             rows = (folder / _ROWS).read_bytes()
-            if facts["version"] != VERSION or facts["rows_sha256"] != hashlib.sha256(rows).hexdigest():
+            if (
+                facts["version"] != VERSION
+                or facts["rows_sha256"] != hashlib.sha256(rows).hexdigest()
+            ):
                 raise ValueError
             rules, key = IdRules(**facts["rules"]), bytes.fromhex(facts["key"])
             numbers = np.frombuffer(rows, dtype="<i8").astype(np.int64)
@@ -79,30 +86,44 @@ def verify(alignment: Alignment, ids: Ids) -> None:
     at = {int(row): value for row, value in zip(ids.rows, ids.values)}
     values = [at.get(int(row), "") for row in alignment.rows]
     if not hmac.compare_digest(order_digest(alignment.key, values), alignment.digest):
-        raise AlignmentError(f"the rows of {alignment.party} are no longer those that were aligned; run align again")
+        raise AlignmentError(
+            f"the rows of {alignment.party} are no longer those that were aligned; run align again"
+        )
 
 
 def same_order(alignments: Iterable[Alignment] | Mapping[str, str]) -> None:
-    """Before training: all parties show the same digest, else UserError naming those that differ."""
-    shown = dict(alignments) if isinstance(alignments, Mapping) else {a.party: a.digest for a in alignments}
+    """Before training: all parties show the same digest, else UserError naming those that
+    differ."""
+    shown = (
+        dict(alignments)
+        if isinstance(alignments, Mapping)
+        else {a.party: a.digest for a in alignments}
+    )
     if len(set(shown.values())) > 1:
         listed = ", ".join(f"{party} {digest[:12]}" for party, digest in shown.items())
-        raise AlignmentError(f"the parties are aligned differently ({listed}); run align again at all of them")
+        raise AlignmentError(
+            f"the parties are aligned differently ({listed}); run align again at all of them"
+        )
 
 
 def order(values: list[str], run_key: bytes) -> Rows:
-    """(n,) places of `values` sorted by a keyed hash: the same for the same ids, whatever the file's order."""
+    """(n,) places of `values` sorted by a keyed hash: the same for the same ids, whatever the
+    file's order."""
     key = hmac.digest(run_key, b"order", "sha256")
-    return np.argsort(np.array([hmac.digest(key, v.encode(), "sha256").hex() for v in values], dtype="S64"))
+    return np.argsort(
+        np.array([hmac.digest(key, v.encode(), "sha256").hex() for v in values], dtype="S64")
+    )
 
 
 def digest_key(run_key: bytes) -> bytes:
-    """The part of the run key that passive parties get: enough to prove the order, not to compute it."""
+    """The part of the run key that passive parties get: enough to prove the order, not to compute
+    it."""
     return hmac.digest(run_key, b"digest", "sha256")
 
 
 def prove(key: bytes, role: str, values: list[str]) -> bytes:
-    """(32 bytes) keyed hash of the ordered ids; the role keeps one side from echoing the other's proof."""
+    """(32 bytes) keyed hash of the ordered ids; the role keeps one side from echoing the other's
+    proof."""
     mac = hmac.new(key, role.encode() + b"\0", hashlib.sha256)
     for value in values:
         text = value.encode()
@@ -118,16 +139,28 @@ def order_digest(key: bytes, values: list[str]) -> str:
 def enough(common: int, minimum: int, own: list[str], hints: list[str] | None = None) -> None:
     """Refuse an intersection under the minimum, with what may be the reason."""
     if common < minimum:
-        why = " ".join(hints or []) or f"compare how the ids look with the other parties (here: {shape(own)})"
-        raise AlignmentError(f"only {common} rows in common, fewer than the minimum {minimum}: {why}")
+        why = (
+            " ".join(hints or [])
+            or f"compare how the ids look with the other parties (here: {shape(own)})"
+        )
+        raise AlignmentError(
+            f"only {common} rows in common, fewer than the minimum {minimum}: {why}"
+        )
 
 
-def make_result(name: str, ids: Ids, chosen: Rows, values: list[str], key: bytes, counts: dict[str, int]) -> Alignment:
+def make_result(
+    name: str, ids: Ids, chosen: Rows, values: list[str], key: bytes, counts: dict[str, int]
+) -> Alignment:
     return Alignment(name, ids.rows[chosen], key, order_digest(key, values), counts, ids.rules)
 
 
 def counts_of(ids: Ids, matched: int) -> dict[str, int]:
-    return {**asdict(ids.counts), "dropped": ids.counts.dropped, "offered": len(ids.values), "matched": matched}
+    return {
+        **asdict(ids.counts),
+        "dropped": ids.counts.dropped,
+        "offered": len(ids.values),
+        "matched": matched,
+    }
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -1,4 +1,5 @@
-"""Side information on classes: a CSV file with one line a class, its name and then its attributes as numbers.
+"""Side information on classes: a CSV file with one line a class, its name and then its attributes
+as numbers.
 
     class,loops,strokes
     zero,1,1
@@ -26,16 +27,23 @@ def read_attributes(path: str | Path, classes: Sequence[str]) -> Tensor:
         if name not in classes:
             if not found and not any(map(_is_number, cells)):
                 continue  # the header
-            raise UserError(f"{path.name} line {line}: '{name}' is not a class; the classes are {_some(classes)}")
+            raise UserError(
+                f"{path.name} line {line}: '{name}' is not a class; the classes are "
+                f"{_some(classes)}"
+            )
         if name in found:
             raise UserError(f"{path.name} line {line}: class '{name}' has a line already")
         found[name] = [_number(cell, f"{path.name} line {line}") for cell in cells]
         if len(found[name]) != len(next(iter(found.values()))) or not cells:
             raise UserError(
-                f"{path.name} line {line}: {len(cells)} values; every class needs the same number, 1 or more"
+                f"{path.name} line {line}: {len(cells)} values; every class needs the same number, "
+                "1 or more"
             )
     if absent := [name for name in classes if name not in found]:
-        raise UserError(f"{path.name} has no line for class {_some(absent)}; attributes are needed for every class")
+        raise UserError(
+            f"{path.name} has no line for class {_some(absent)}; attributes are needed for every "
+            "class"
+        )
     return torch.tensor([found[name] for name in classes])
 
 
@@ -46,9 +54,13 @@ def _lines(path: Path) -> list[tuple[int, str, list[str]]]:
             reader = csv.reader(file)
             rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; give a CSV file with one line a class") from None
+        raise UserError(
+            f"cannot read {path}: {error.strerror}; give a CSV file with one line a class"
+        ) from None
     except (UnicodeDecodeError, csv.Error):
-        raise UserError(f"{path.name} is not a CSV file in UTF-8; write one line a class: its name, numbers") from None
+        raise UserError(
+            f"{path.name} is not a CSV file in UTF-8; write one line a class: its name, numbers"
+        ) from None
     return [(line, row[0], row[1:]) for line, row in rows if any(row)]
 
 

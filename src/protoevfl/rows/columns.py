@@ -20,21 +20,30 @@ def looks_numeric(value: str) -> bool:
     return _NUMBER.fullmatch(value) is not None
 
 
-def is_category(kind: Any, name: str, categorical: Collection[str], numeric: Collection[str]) -> bool:
+def is_category(
+    kind: Any, name: str, categorical: Collection[str], numeric: Collection[str]
+) -> bool:
     """True: one feature a value; False: a number. UserError for a type that is neither."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
     texts = any(test(kind) for test in is_text)
-    plain = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)
+    plain = (
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+    )
     if not (texts or plain or types.is_temporal(kind) or types.is_null(kind)):
-        raise UserError(f"column '{name}' has the type {kind}; exclude it, or declare it as an image")
+        raise UserError(
+            f"column '{name}' has the type {kind}; exclude it, or declare it as an image"
+        )
     return name in categorical or (texts and name not in numeric)
 
 
 def as_numbers(column: Any, name: str, where: str, start: int = 0) -> NDArray[np.float64]:
-    """(n,) float64, NaN where missing or infinite; dates as days since 1970, true as 1. `start`: the row number of
-    the first value, for the error about a text that is no number."""
+    """(n,) float64, NaN where missing or infinite; dates as days since 1970, true as 1. `start`:
+    the row number of the first value, for the error about a text that is no number."""
     column = _flat(column)
     kind, types = column.type, pa.types
     if any(test(kind) for test in is_text):
@@ -43,19 +52,22 @@ def as_numbers(column: Any, name: str, where: str, start: int = 0) -> NDArray[np
         values = column.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
     elif types.is_timestamp(kind) or types.is_duration(kind) or types.is_time(kind):
         values = pc.divide(
-            column.cast(pa.int32() if types.is_time32(kind) else pa.int64()).cast(pa.float64()), _DAY[kind.unit]
+            column.cast(pa.int32() if types.is_time32(kind) else pa.int64()).cast(pa.float64()),
+            _DAY[kind.unit],
         )
     elif types.is_boolean(kind):
         values = column.cast(pa.int8()).cast(pa.float64())
     else:
         values = column.cast(pa.float64(), safe=False)
-    x: NDArray[np.float64] = values.to_numpy(zero_copy_only=False).astype(np.float64)  # a copy of our own
+    # a copy of our own
+    x: NDArray[np.float64] = values.to_numpy(zero_copy_only=False).astype(np.float64)
     x[np.isinf(x)] = np.nan
     return x
 
 
 def as_texts(column: Any, name: str) -> Any:
-    """pyarrow string array, trimmed and NFKC; whole numbers as in ids, so that 1, 1.0 and "1" are one category."""
+    """pyarrow string array, trimmed and NFKC; whole numbers as in ids, so that 1, 1.0 and "1" are
+    one category."""
     column = _flat(column)
     kind = column.type
     if pa.types.is_floating(kind):
@@ -63,28 +75,39 @@ def as_texts(column: Any, name: str) -> Any:
     try:
         texts = column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise UserError(f"column '{name}' of type {kind} cannot be a category; exclude it") from None
+        raise UserError(
+            f"column '{name}' of type {kind} cannot be a category; exclude it"
+        ) from None
     texts = pc.utf8_trim_whitespace(pc.utf8_normalize(texts, form="NFKC"))
     texts = pc.replace_substring_regex(texts, r"^([+-]?[0-9]+)\.0+$", r"\1")
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def as_images(column: Any, shape: tuple[int, ...], name: str) -> NDArray[Any]:
-    """(n, C, H, W), uint8 kept and anything else as float32, of a list column with C*H*W values a row; C is 1 for an
-    (H, W) shape."""
+    """(n, C, H, W), uint8 kept and anything else as float32, of a list column with C*H*W values a
+    row; C is 1 for an (H, W) shape."""
     column = _flat(column)
     shape = (1, *shape) if len(shape) == 2 else shape
     size, kind = int(np.prod(shape)), column.type
-    if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        raise UserError(f"column '{name}' has the type {kind}; an image column is a list of numbers in Parquet")
+    if not (
+        pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    ):
+        raise UserError(
+            f"column '{name}' has the type {kind}; an image column is a list of numbers in Parquet"
+        )
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise UserError(f"column '{name}': the image of row {row + 1} is missing; leave such rows out")
+        raise UserError(
+            f"column '{name}': the image of row {row + 1} is missing; leave such rows out"
+        )
     lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
     if (lengths != size).any():
         row = int(np.flatnonzero(lengths != size)[0])
         wanted = " x ".join(map(str, shape))
-        raise UserError(f"column '{name}': row {row + 1} has {lengths[row]} values, the shape {wanted} needs {size}")
+        raise UserError(
+            f"column '{name}': row {row + 1} has {lengths[row]} values, the shape {wanted} needs "
+            f"{size}"
+        )
     values = column.flatten()
     kept = values if values.type == pa.uint8() else values.cast(pa.float32())
     pixels: NDArray[Any] = kept.to_numpy(zero_copy_only=False)
@@ -112,5 +135,6 @@ def _parsed(column: Any, name: str, where: str, start: int) -> Any:
         row = int(np.flatnonzero(~good)[0]) if not good.all() else 0
         value = (texts[row].as_py() or "")[:20]
         raise UserError(
-            f"{where}: column '{name}' is listed as numeric but holds '{value}' (row {start + row + 1})"
+            f"{where}: column '{name}' is listed as numeric but holds '{value}' (row "
+            f"{start + row + 1})"
         ) from None

@@ -1,8 +1,10 @@
-"""CSV through pyarrow: types that hold for the whole file, bounded memory, and errors that name the line.
+"""CSV through pyarrow: types that hold for the whole file, bounded memory, and errors that name the
+line.
 
-pyarrow's streaming reader decides a column's type from the first block. Here a type that fails further down is
-widened (nothing -> whole number -> number -> truth -> date, time -> text) and the pass starts again, so `survey` ends
-with types that every row obeys, those that `read` infers; `stream` then reads with exactly those.
+pyarrow's streaming reader decides a column's type from the first block. Here a type that fails
+further down is widened (nothing -> whole number -> number -> truth -> date, time -> text) and the
+pass starts again, so `survey` ends with types that every row obeys, those that `read` infers;
+`stream` then reads with exactly those.
 """
 
 import csv
@@ -21,7 +23,16 @@ from protoevfl.errors import UserError
 BLOCK = 8 << 20  # bytes read at a time; a row must fit
 MISSING = [*pacsv.ConvertOptions().null_values, "?"]
 _MOMENTS = [pa.timestamp(unit, tz=zone) for unit in ("s", "ns") for zone in (None, "UTC")]
-_WIDENING = [pa.null(), pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.time32("s"), *_MOMENTS, pa.string()]
+_WIDENING = [
+    pa.null(),
+    pa.int64(),
+    pa.float64(),
+    pa.bool_(),
+    pa.date32(),
+    pa.time32("s"),
+    *_MOMENTS,
+    pa.string(),
+]
 _WIDER = dict(zip(_WIDENING, _WIDENING[1:]))
 _PACKED = {".gz": "gzip", ".zst": "zstd"}
 
@@ -34,7 +45,8 @@ def header(path: Path) -> Any:
 
 
 def survey(path: Path, columns: Sequence[str], text: Collection[str]) -> tuple[dict[str, Any], int]:
-    """One or more full passes in bounded memory: types that hold for every row, and the number of rows."""
+    """One or more full passes in bounded memory: types that hold for every row, and the number of
+    rows."""
     names = header(path)
     check_quotes(path)
     types = {c: pa.string() if c in text else names.field(c).type for c in columns}
@@ -65,17 +77,22 @@ def stream(path: Path, columns: Sequence[str], types: dict[str, Any]) -> Iterato
             yield from reader
     except _TooNarrowError as narrow:
         where = f"{path.name}: a value of column {narrow.column + 1}"
-        raise UserError(f"{where} is no longer of the type found before; did the file change? run it again") from None
+        raise UserError(
+            f"{where} is no longer of the type found before; did the file change? run it again"
+        ) from None
 
 
 def check_quotes(path: Path) -> None:
-    """A quote that is never closed would swallow the rest of the file as one value, without an error."""
+    """A quote that is never closed would swallow the rest of the file as one value, without an
+    error."""
     odd = False
     with explained(path), _bytes(path) as source:
         while chunk := source.read(BLOCK):
             odd ^= bool(chunk.count(b'"') % 2)
     if odd:
-        raise UserError(f'{path.name}: a quote (") is opened and never closed; quotes within a value are written twice')
+        raise UserError(
+            f'{path.name}: a quote (") is opened and never closed; quotes within a value are written twice'
+        )
 
 
 class _TooNarrowError(Exception):
@@ -111,7 +128,8 @@ def _convert(columns: Sequence[str] | None, types: dict[str, Any]) -> Any:
 
 
 def _parse(path: Path) -> Any:
-    # a quoted value may hold a line break; without this a block boundary there would break rows apart
+    # a quoted value may hold a line break; without this a block boundary there would break rows
+    # apart
     return pacsv.ParseOptions(delimiter=delimiter(path), newlines_in_values=True)
 
 
@@ -150,7 +168,8 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _explain(path: Path, text: str) -> None:
-    # first, because the value it shows may hold the words below; text fails only where it is not UTF-8
+    # first, because the value it shows may hold the words below; text fails only where it is not
+    # UTF-8
     if found := re.match(r"In CSV column #(\d+):.*? conversion error to (?!string)", text):
         raise _TooNarrowError(int(found[1]))
     if "Empty CSV" in text:
@@ -160,17 +179,23 @@ def _explain(path: Path, text: str) -> None:
     if found := re.search(r"Expected (\d+) columns, got (\d+)", text):
         raise UserError(_ragged(path, int(found[1]), int(found[2]))) from None
     if "straddling" in text:
-        raise UserError(f"{path.name}: a row is longer than {BLOCK >> 20} MB; is a quote not closed?") from None
+        raise UserError(
+            f"{path.name}: a row is longer than {BLOCK >> 20} MB; is a quote not closed?"
+        ) from None
     raise UserError(f"{path.name} cannot be read as CSV: {text.splitlines()[0]}") from None
 
 
 def _ragged(path: Path, expected: int, got: int) -> str:
     with _bytes(path) as source:
-        lines = csv.reader(io.TextIOWrapper(source, errors="replace", newline=""), delimiter=delimiter(path))
+        lines = csv.reader(
+            io.TextIOWrapper(source, errors="replace", newline=""), delimiter=delimiter(path)
+        )
         for row in lines:
             if row and len(row) != expected:
+                line, got = lines.line_num, len(row)
                 return (
-                    f"{path.name}: line {lines.line_num} has {len(row)} values, the header {expected}; mend that line"
+                    f"{path.name}: line {line} has {got} values, the header {expected}; "
+                    "mend that line"
                 )
     return f"{path.name}: a line has {got} values, the header {expected}; mend that line"
 

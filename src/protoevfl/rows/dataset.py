@@ -34,7 +34,10 @@ class Dataset:
         return int(self.features.shape[1])
 
     def __post_init__(self) -> None:
-        if self.labels.numel() and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < self.classes:
+        if (
+            self.labels.numel()
+            and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < self.classes
+        ):
             raise UserError(f"{self.name}: labels must lie in 0..{self.classes - 1}")
 
 
@@ -45,12 +48,14 @@ def quadrants(images: Array) -> Tensor:
     [0, 1, 2, 3]
     """
     n, height, width = images.shape
-    parts = images.reshape(n, 2, height // 2, 2, width // 2).transpose(0, 1, 3, 2, 4)  # (n, 2, 2, h, w)
+    # (n, 2, 2, h, w)
+    parts = images.reshape(n, 2, height // 2, 2, width // 2).transpose(0, 1, 3, 2, 4)
     return torch.from_numpy(np.ascontiguousarray(parts).reshape(n, 4, height // 2, width // 2))
 
 
 def held_out(labels: Array, share: float) -> tuple[Tensor, Tensor]:
-    """Train and test rows: `share` of each class, the same rows on every machine (numpy Generator, seed 0)."""
+    """Train and test rows: `share` of each class, the same rows on every machine (numpy Generator,
+    seed 0)."""
     rng = np.random.default_rng(0)
     test = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):

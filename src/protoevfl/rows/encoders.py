@@ -1,7 +1,9 @@
-"""A party's file as tensors: an encoder fitted on training rows, restored from JSON, applied batch by batch.
+"""A party's file as tensors: an encoder fitted on training rows, restored from JSON, applied batch
+by batch.
 
-Tables go through `data.features.TableEncoder`. Images are a list column: bytes stay bytes, other numbers are moved to
-0..1 by the training rows' range, and a picture that is not square is padded with its darkest value at right or below.
+Tables go through `data.features.TableEncoder`. Images are a list column: bytes stay bytes, other
+numbers are moved to 0..1 by the training rows' range, and a picture that is not square is padded
+with its darkest value at right or below.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,13 +38,16 @@ class ImageEncoder:
 
     spans = None
 
-    def __init__(self, column: str, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0) -> None:
+    def __init__(
+        self, column: str, shape: tuple[int, ...], low: float = 0.0, high: float = 1.0
+    ) -> None:
         self.column, self.shape, self.low, self.high = column, shape, low, high
         self.side = max(shape[-2:])
 
     @classmethod
     def fit(cls, batches: Iterable[Any], image: ImageSpec) -> "ImageEncoder":
-        """The range of the training rows' pixels; bytes and pixels within 0..1 are left as they are."""
+        """The range of the training rows' pixels; bytes and pixels within 0..1 are left as they
+        are."""
         low, high = 0.0, 1.0
         for batch in batches:
             x = as_images(batch.column(image.column), image.shape, image.column)
@@ -60,7 +65,9 @@ class ImageEncoder:
 
     def transform(self, batch: Any, where: str = "the table") -> NDArray[Any]:
         """(b, C, S, S) of one batch."""
-        return self.pixels(as_images(batch.column(self.column), self.shape, f"{where} {self.column}"))
+        return self.pixels(
+            as_images(batch.column(self.column), self.shape, f"{where} {self.column}")
+        )
 
     def pixels(self, x: NDArray[Any]) -> NDArray[Any]:
         """(b, C, H, W) -> (b, C, S, S), scaled and padded."""
@@ -70,7 +77,12 @@ class ImageEncoder:
         return np.pad(x, pad)
 
     def state(self) -> dict[str, Any]:
-        facts = {"column": self.column, "shape": list(self.shape), "low": self.low, "high": self.high}
+        facts = {
+            "column": self.column,
+            "shape": list(self.shape),
+            "low": self.low,
+            "high": self.high,
+        }
         return {"kind": "images", "version": VERSION, **facts}
 
 
@@ -84,18 +96,26 @@ def row_shape(encoder: Encoder) -> tuple[int, ...]:
 
 def encoder_state(encoder: Encoder) -> dict[str, Any]:
     """JSON values; `encoder_from` restores them exactly."""
-    return encoder.state() if isinstance(encoder, ImageEncoder) else {"kind": "table", **encoder.state()}
+    return (
+        encoder.state()
+        if isinstance(encoder, ImageEncoder)
+        else {"kind": "table", **encoder.state()}
+    )
 
 
 def encoder_from(state: Mapping[str, Any]) -> Encoder:
     if state.get("kind") == "table":
-        return TableEncoder.from_state({name: value for name, value in state.items() if name != "kind"})
+        return TableEncoder.from_state(
+            {name: value for name, value in state.items() if name != "kind"}
+        )
     if state.get("kind") != "images" or state.get("version") != VERSION:
         raise UserError("the encoder is of another version of protoevfl; train again")
     return ImageEncoder(state["column"], tuple(state["shape"]), state["low"], state["high"])
 
 
-def fit_encoder(path: Path, spec: FeatureSpec, image: ImageSpec | None, keep: NDArray[np.bool_]) -> Encoder:
+def fit_encoder(
+    path: Path, spec: FeatureSpec, image: ImageSpec | None, keep: NDArray[np.bool_]
+) -> Encoder:
     """An encoder fitted on the rows of `keep` (rows,), in one pass over the file."""
     if image is not None:
         return ImageEncoder.fit(selected(path, [image.column], keep), image)
@@ -113,11 +133,14 @@ def selected(path: Path, columns: list[str], keep: NDArray[np.bool_]) -> Iterato
         if mask.any():
             yield batch if mask.all() else batch.filter(pa.array(mask))
     if start != len(keep):
-        raise UserError(f"{path.name} has {start} rows, {len(keep)} were expected; did the file change?")
+        raise UserError(
+            f"{path.name} has {start} rows, {len(keep)} were expected; did the file change?"
+        )
 
 
 def encode_rows(encoder: Encoder, path: Path, rows: NDArray[np.int64], total: int) -> Tensor:
-    """The given rows of a file, encoded, in the given order; holds one batch and the result at a time."""
+    """The given rows of a file, encoded, in the given order; holds one batch and the result at a
+    time."""
     keep = np.zeros(total, np.bool_)
     keep[rows] = True
     place = np.cumsum(keep) - 1  # row of the file -> row of the result in file order
@@ -131,7 +154,9 @@ def stacked(encoder: Encoder, batches: Iterable[Any], rows: int, where: str) -> 
     if isinstance(encoder, TableEncoder):
         return torch.from_numpy(encoder.transform(iter(batches), rows, where))
     parts = [encoder.transform(batch, where) for batch in batches]
-    return torch.from_numpy(np.concatenate(parts) if parts else np.zeros((0, *encoder.row_shape), np.float32))
+    return torch.from_numpy(
+        np.concatenate(parts) if parts else np.zeros((0, *encoder.row_shape), np.float32)
+    )
 
 
 def encoded_batches(encoder: Encoder, path: Path) -> Iterator[Tensor]:

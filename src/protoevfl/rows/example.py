@@ -1,8 +1,10 @@
-"""Three companies' files to try everything on: a bank with the label, an insurer, a telephone company.
+"""Three companies' files to try everything on: a bank with the label, an insurer, a telephone
+company.
 
-`write_example` deals the columns of Credit (UCI, 30,000 customers) or of a small made-up table out to three files with
-partly overlapping customers, in three formats and with three spellings of the same ids, and writes the
-`protoevfl.toml` that goes with them. `new/` holds customers that no training file has, with the truth beside them.
+`write_example` deals the columns of Credit (UCI, 30,000 customers) or of a small made-up table out
+to three files with partly overlapping customers, in three formats and with three spellings of the
+same ids, and writes the `protoevfl.toml` that goes with them. `new/` holds customers that no
+training file has, with the truth beside them.
 """
 
 from pathlib import Path
@@ -33,11 +35,15 @@ _MADE_UP = {
 _FILES = {"bank": "bank.parquet", "insurer": "insurer.csv", "telco": "telco.csv.gz"}
 
 
-def write_example(out_dir: Path | str, source: Path | str = "synthetic", rows: int = 3000, seed: int = 0) -> Path:
-    """Write the three files, `new/` and protoevfl.toml into `out_dir`; returns the path of protoevfl.toml. `source` is
-    "synthetic" or the path of Credit as CSV."""
+def write_example(
+    out_dir: Path | str, source: Path | str = "synthetic", rows: int = 3000, seed: int = 0
+) -> Path:
+    """Write the three files, `new/` and protoevfl.toml into `out_dir`; returns the path of
+    protoevfl.toml. `source` is "synthetic" or the path of Credit as CSV."""
     made_up = str(source) == "synthetic"
-    table, columns = (_made_up(rows, seed), _MADE_UP) if made_up else (_credit(Path(source), rows), _CREDIT)
+    table, columns = (
+        (_made_up(rows, seed), _MADE_UP) if made_up else (_credit(Path(source), rows), _CREDIT)
+    )
     out = Path(out_dir)
     (out / "new").mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
@@ -46,9 +52,17 @@ def write_example(out_dir: Path | str, source: Path | str = "synthetic", rows: i
     for party, names in columns.items():
         label = [LABEL] if party == "bank" else []
         own = rng.permutation(known[rng.random(len(known)) < SHARE])
-        _write(out / _FILES[party], table.select(["customer_id", *names, *label]).take(pa.array(own)))
-        _write(out / "new" / _FILES[party], table.select(["customer_id", *names]).take(pa.array(np.sort(unknown))))
-    _write(out / "new" / "truth.csv", table.select(["customer_id", LABEL]).take(pa.array(np.sort(unknown))))
+        _write(
+            out / _FILES[party], table.select(["customer_id", *names, *label]).take(pa.array(own))
+        )
+        _write(
+            out / "new" / _FILES[party],
+            table.select(["customer_id", *names]).take(pa.array(np.sort(unknown))),
+        )
+    _write(
+        out / "new" / "truth.csv",
+        table.select(["customer_id", LABEL]).take(pa.array(np.sort(unknown))),
+    )
     path = out / "protoevfl.toml"
     path.write_text(_toml(() if made_up else ("SEX", "EDUCATION", "MARRIAGE")), encoding="utf-8")
     return path
@@ -60,12 +74,15 @@ def _credit(path: Path, rows: int) -> Any:
     names = [c for part in _CREDIT.values() for c in part]
     table = read_columns(path, ["ID", *names, _CREDIT_LABEL]).slice(0, rows)
     label = pa.array(np.where(table[_CREDIT_LABEL].to_numpy() == 1, "yes", "no"))
-    columns = {"customer_id": pa.array(table["ID"].to_numpy() + 100_000)} | {c: table[c] for c in names}
+    columns = {"customer_id": pa.array(table["ID"].to_numpy() + 100_000)} | {
+        c: table[c] for c in names
+    }
     return pa.table({**columns, LABEL: label})
 
 
 def _made_up(rows: int, seed: int) -> Any:
-    """Three hidden traits (means, care, strain) show in every company's columns, and make the label."""
+    """Three hidden traits (means, care, strain) show in every company's columns, and make the
+    label."""
     rng = np.random.default_rng([seed, 7])
     means, care, strain = rng.normal(size=(3, rows))
 
@@ -78,9 +95,12 @@ def _made_up(rows: int, seed: int) -> Any:
         "income": np.exp(10 + 0.5 * means + noise(0.3)).round(),
         "age": np.clip(45 + 9 * care + noise(9), 18, 95).round().astype(int),
         "branch": rng.choice(["north", "south", "east", "west"], rows),
-        "customer_since": np.datetime64("2015-01-01") + (400 * care + noise(500)).astype("timedelta64[D]"),
+        "customer_since": np.datetime64("2015-01-01")
+        + (400 * care + noise(500)).astype("timedelta64[D]"),
         "overdraft": pa.array(strain + noise(1) > 1),
-        "premium": pa.array(np.exp(6 + 0.4 * means + noise(0.4)).round(2), mask=rng.random(rows) < 0.05),
+        "premium": pa.array(
+            np.exp(6 + 0.4 * means + noise(0.4)).round(2), mask=rng.random(rows) < 0.05
+        ),
         "claims": rng.poisson(np.exp(0.6 * strain - 0.5)),
         "region": rng.choice(["city", "country", "coast"], rows, p=[0.6, 0.3, 0.1]),
         "bonus": np.clip(5 + 2.5 * care + noise(1.5), 0, 12).round().astype(int),

@@ -1,4 +1,5 @@
-"""How one column becomes features: `Number` and `Category`, plain values that go to JSON and back."""
+"""How one column becomes features: `Number` and `Category`, plain values that go to JSON and
+back."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -25,7 +26,10 @@ class FeatureSpec:
         """Columns that are to be read in a certain way must be features, and in one way only."""
         for column in (*self.categorical, *self.numeric):
             if column not in self.features:
-                raise UserError(f"{where}: '{column}' is not one of the features; {nearest(column, self.features)}")
+                raise UserError(
+                    f"{where}: '{column}' is not one of the features; "
+                    f"{nearest(column, self.features)}"
+                )
         check_kinds(where, self.categorical, self.numeric)
 
 
@@ -56,7 +60,8 @@ class Category:
     missing: bool
 
     def slots(self, texts: Any) -> NDArray[np.int64]:
-        """(n,) feature within the category's span, -1 for none; a value unknown in training counts as rare."""
+        """(n,) feature within the category's span, -1 for none; a value unknown in training counts
+        as rare."""
         encoded = texts.dictionary_encode()
         slot = {value: i for i, value in enumerate(self.values)}
         otherwise = len(self.values) if self.other else -1
@@ -68,7 +73,9 @@ class Category:
     @property
     def labels(self) -> list[str]:
         extra = ["other"] * self.other + ["missing"] * self.missing
-        return [f"{self.name} = {value}" for value in self.values] + [f"{self.name} {what}" for what in extra]
+        return [f"{self.name} = {value}" for value in self.values] + [
+            f"{self.name} {what}" for what in extra
+        ]
 
 
 def curve(x: Floats, scale: float | None) -> Floats:

@@ -17,7 +17,8 @@ SAMPLE = 65_536  # rows
 
 
 class Survey:
-    """What one pass gathers: for numbers a sample of rows and counts of missing values, for categories counts."""
+    """What one pass gathers: for numbers a sample of rows and counts of missing values, for
+    categories counts."""
 
     def __init__(self, spec: FeatureSpec, where: str) -> None:
         self.spec, self.where, self.rows = spec, where, 0
@@ -38,12 +39,14 @@ class Survey:
             _count(counts, as_texts(batch.column(name), name))
             self._check_text(name, counts, final=False)
         if self.numbers:
-            x = np.stack([self._values(batch, whole, c, start) for c in self.numbers], axis=1)  # (b, numbers)
+            # (b, numbers)
+            x = np.stack([self._values(batch, whole, c, start) for c in self.numbers], axis=1)
             self.missing += np.isnan(x).sum(axis=0)
             self._keep(_scatter(index), x)
 
     def _values(self, batch: Any, whole: Any, name: str, start: int) -> Floats:
-        """A column of the rows to learn from; an error counts all rows, as a person looking at the file does."""
+        """A column of the rows to learn from; an error counts all rows, as a person looking at the
+        file does."""
         try:
             return as_numbers(batch.column(name), name, self.where, start)
         except UserError:
@@ -69,7 +72,8 @@ class Survey:
         self.keys, self.sample = keys[best], x[best]
 
     def codes(self) -> tuple[list[Number | Category], dict[str, str]]:
-        """The code of each column in the order of the specification, and the columns that say nothing."""
+        """The code of each column in the order of the specification, and the columns that say
+        nothing."""
         if not self.rows:
             raise UserError(f"{self.where} has no rows to learn from")
         numbers = {c: i for i, c in enumerate(self.numbers or [])}
@@ -82,7 +86,9 @@ class Survey:
             else:
                 codes.append(code)
         if not codes:
-            raise UserError(f"{self.where} has no usable feature column: {dropped or 'none is listed'}")
+            raise UserError(
+                f"{self.where} has no usable feature column: {dropped or 'none is listed'}"
+            )
         return codes, dropped
 
     def _number(self, name: str, i: int) -> Number | str:
@@ -96,8 +102,19 @@ class Survey:
         unit = _unit(x)
         scale = _heavy(x / unit)
         g, back = curve(x / unit, scale), unit if scale is None else 1.0
-        mean, std, median = back * float(g.mean()), back * float(g.std()), unit * float(np.median(x / unit))
-        return Number(name, mean, std if std > 0 else 1.0, median, None if scale is None else unit * scale, missing)
+        mean, std, median = (
+            back * float(g.mean()),
+            back * float(g.std()),
+            unit * float(np.median(x / unit)),
+        )
+        return Number(
+            name,
+            mean,
+            std if std > 0 else 1.0,
+            median,
+            None if scale is None else unit * scale,
+            missing,
+        )
 
     def _category(self, name: str) -> Category | str:
         counts = self.counts[name].copy()
@@ -112,20 +129,30 @@ class Survey:
         return Category(name, tuple(sorted(values)), other, missing)
 
     def _check_text(self, name: str, counts: Counter[str | None], final: bool) -> None:
-        """Refuse a column that is text rather than categories, or numbers with some text among them."""
-        if name in self.spec.categorical or len(counts) <= 10 or not (final or len(counts) > 100_000):
+        """Refuse a column that is text rather than categories, or numbers with some text among
+        them."""
+        if (
+            name in self.spec.categorical
+            or len(counts) <= 10
+            or not (final or len(counts) > 100_000)
+        ):
             return
         rows = sum(n for value, n in counts.items() if value is not None)
-        numeric = sum(n for value, n in counts.items() if value is not None and looks_numeric(value))
+        numeric = sum(
+            n for value, n in counts.items() if value is not None and looks_numeric(value)
+        )
         if 0.9 <= numeric / max(1, rows) < 1:
             odd = next(value for value in counts if value is not None and not looks_numeric(value))
             raise UserError(
-                f"{self.where}: column '{name}' mixes numbers and text ({rows - numeric} of {rows} values, "
-                f"such as '{odd[:20]}'); mend them, or list the column under categorical, or exclude it"
+                f"{self.where}: column '{name}' mixes numbers and text ({rows - numeric} of {rows} "
+                "values, "
+                f"such as '{odd[:20]}'); mend them, or list the column under categorical, or "
+                "exclude it"
             )
         if len(counts) > 1000 or (rows >= 40 and len(counts) > rows / 2):
             raise UserError(
-                f"{self.where}: column '{name}' holds {len(counts)} different texts in {rows} rows: free text; "
+                f"{self.where}: column '{name}' holds {len(counts)} different texts in {rows} "
+                "rows: free text; "
                 "exclude it, or list it under categorical (or numeric) if it is one"
             )
 
@@ -137,7 +164,8 @@ def _count(counts: Counter[str | None], texts: Any) -> None:
 
 
 def _unit(x: Floats) -> float:
-    """What to divide by so that no sum or square overflows: 1 but for absurd values (the largest number as "none")."""
+    """What to divide by so that no sum or square overflows: 1 but for absurd values (the largest
+    number as "none")."""
     largest = float(np.abs(x).max())
     return largest if largest > 1e100 else 1.0
 

@@ -1,13 +1,17 @@
-"""A party's own columns as float32 features, learnt on its training rows and restored exactly from JSON.
+"""A party's own columns as float32 features, learnt on its training rows and restored exactly from
+JSON.
 
     number     z = clip((g(x) - mean) / std),  g(x) = x or sign(x) log(1 + |x| / scale) for heavy tails
-               missing: the median, and a 0/1 feature beside it where training rows had missing values
+               missing: the median, and a 0/1 feature beside it where training rows had missing
+               values
     category   one 0/1 feature a value, rare values share "other", missing has its own;
-               a value that training never saw counts as "other", and is all zero where there is none
+               a value that training never saw counts as "other", and is all zero where there is
+               none
 
-Dates count as days, true/false as 1/0. Fitting is one pass over batches. Category counts and missing values are exact;
-mean, std, median and skewness come from a sample of up to 65,536 rows that depends on row numbers only, so that the
-result is the same for every batch size (and exact for smaller files).
+Dates count as days, true/false as 1/0. Fitting is one pass over batches. Category counts and
+missing values are exact; mean, std, median and skewness come from a sample of up to 65,536 rows
+that depends on row numbers only, so that the result is the same for every batch size (and exact for
+smaller files).
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,17 +39,31 @@ class TableEncoder:
         self.codes = tuple(codes)
         self.dropped = dict(dropped)  # column -> why it carries no information
         ends = np.cumsum([len(code.labels) for code in self.codes], dtype=int).tolist()
-        self.spans: tuple[tuple[int, int], ...] = tuple(zip([0, *ends[:-1]], ends))  # [start, end) of each column
+        # [start, end) of each column
+        self.spans: tuple[tuple[int, int], ...] = tuple(zip([0, *ends[:-1]], ends))
         self.width: int = ends[-1] if ends else 0  # F
         self.names = [label for code in self.codes for label in code.labels]  # (F,)
-        self._numbers = [(code, span[0]) for code, span in zip(self.codes, self.spans) if isinstance(code, Number)]
-        self._categories = [(code, span[0]) for code, span in zip(self.codes, self.spans) if isinstance(code, Category)]
+        self._numbers = [
+            (code, span[0])
+            for code, span in zip(self.codes, self.spans)
+            if isinstance(code, Number)
+        ]
+        self._categories = [
+            (code, span[0])
+            for code, span in zip(self.codes, self.spans)
+            if isinstance(code, Category)
+        ]
 
     @classmethod
     def fit(
-        cls, batches: Any, spec: FeatureSpec, where: str = "the table", keep: NDArray[np.bool_] | None = None
+        cls,
+        batches: Any,
+        spec: FeatureSpec,
+        where: str = "the table",
+        keep: NDArray[np.bool_] | None = None,
     ) -> "TableEncoder":
-        """`batches`: a pyarrow Table, or an iterable of batches; `keep` (rows,) selects the training rows."""
+        """`batches`: a pyarrow Table, or an iterable of batches; `keep` (rows,) selects the
+        training rows."""
         survey = Survey(spec, where)
         start = 0
         for batch in [batches] if hasattr(batches, "num_columns") else batches:
@@ -63,8 +81,11 @@ class TableEncoder:
         """The columns that `transform` reads."""
         return [code.name for code in self.codes]
 
-    def transform(self, batches: Any, rows: int | None = None, where: str = "the table") -> NDArray[np.float32]:
-        """(n, F) float32 of a pyarrow Table, or of batches with `rows` rows in all (filled in place)."""
+    def transform(
+        self, batches: Any, rows: int | None = None, where: str = "the table"
+    ) -> NDArray[np.float32]:
+        """(n, F) float32 of a pyarrow Table, or of batches with `rows` rows in all (filled in
+        place)."""
         whole = hasattr(batches, "num_columns")
         out = np.zeros((batches.num_rows if whole else rows or 0, self.width), np.float32)
         start = 0
@@ -72,7 +93,9 @@ class TableEncoder:
             self._fill(out[start : start + batch.num_rows], batch, where, start)
             start += batch.num_rows
         if start != len(out):
-            raise UserError(f"{where} has {start} rows, {len(out)} were expected; did the file change?")
+            raise UserError(
+                f"{where} has {start} rows, {len(out)} were expected; did the file change?"
+            )
         return out
 
     def _fill(self, out: NDArray[np.float32], batch: Any, where: str, start: int) -> None:
@@ -96,7 +119,9 @@ class TableEncoder:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "TableEncoder":
         if state.get("version") != VERSION:
-            raise UserError(f"the encoder is of version {state.get('version')}, this program reads {VERSION}")
+            raise UserError(
+                f"the encoder is of version {state.get('version')}, this program reads {VERSION}"
+            )
         codes: list[Number | Category] = []
         for column in state["columns"]:
             fields = {key: value for key, value in column.items() if key != "kind"}

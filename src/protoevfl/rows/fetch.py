@@ -1,8 +1,10 @@
-"""Where data files are: the given folder, the Debian place, the user cache, and last the official source.
+"""Where data files are: the given folder, the Debian place, the user cache, and last the official
+source.
 
-A download is checked by the sha256 of its *content*: the Debian package packs the same Fashion-MNIST bytes
-anew, so a hash of the packed file would accept only one of the two. The file is written beside its place
-and renamed when complete, so an interrupted download leaves nothing that could be read.
+A download is checked by the sha256 of its *content*: the Debian package packs the same
+Fashion-MNIST bytes anew, so a hash of the packed file would accept only one of the two. The file is
+written beside its place and renamed when complete, so an interrupted download leaves nothing that
+could be read.
 """
 
 import gzip
@@ -21,7 +23,8 @@ from protoevfl.errors import UserError
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 TIMEOUT = 30.0  # seconds without an answer
-UNREADABLE = (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile)  # what damaged files raise
+# what damaged files raise
+UNREADABLE = (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile)
 LARGEST = 256 * 2**20  # bytes; the largest true file unpacks to 47 MB
 
 
@@ -85,7 +88,11 @@ def obtain(remote: Remote, root: str | Path | None = None) -> Path:
 def missing(file: str, root: str | Path | None, tried: list[str], advice: str) -> UserError:
     """The error that says where a file was looked for and how to get it."""
     folders = ", ".join(str(place) for place in places(root))
-    unset = "" if root is not None or os.environ.get("PROTOEVFL_DATA") else "$PROTOEVFL_DATA (not set), "
+    unset = (
+        ""
+        if root is not None or os.environ.get("PROTOEVFL_DATA")
+        else "$PROTOEVFL_DATA (not set), "
+    )
     online = f"; download failed: {'; '.join(tried)}" if tried else ""
     return UserError(f"{file} not found in {unset}{folders}{online}. {advice}")
 

@@ -1,8 +1,10 @@
-"""A party's file: Parquet, or CSV plain, gzipped or zstd-compressed, by columns, whole or in batches.
+"""A party's file: Parquet, or CSV plain, gzipped or zstd-compressed, by columns, whole or in
+batches.
 
-`scan` looks at metadata only. `read_columns` gives one table. `iter_batches` holds one batch at a time: Parquet pages
-are read through a small buffer even when the file is one row group. Id columns are passed as `text`, because a CSV
-reader would turn "00123" into 123. A column that mixes numbers and text comes out as text, in both ways of reading.
+`scan` looks at metadata only. `read_columns` gives one table. `iter_batches` holds one batch at a
+time: Parquet pages are read through a small buffer even when the file is one row group. Id columns
+are passed as `text`, because a CSV reader would turn "00123" into 123. A column that mixes numbers
+and text comes out as text, in both ways of reading.
 """
 
 import difflib
@@ -54,7 +56,8 @@ def scan(path: Path | str) -> FileInfo:
 
 
 def read_columns(path: Path | str, columns: Sequence[str], text: Collection[str] = ()) -> Any:
-    """The named columns as a pyarrow Table, in that order; `text` names those to read as text (ids)."""
+    """The named columns as a pyarrow Table, in that order; `text` names those to read as text
+    (ids)."""
     path = Path(path)
     info = scan(path)
     require_columns(info, columns)
@@ -69,16 +72,22 @@ def read_columns(path: Path | str, columns: Sequence[str], text: Collection[str]
 
 
 def iter_batches(
-    path: Path | str, columns: Sequence[str], text: Collection[str] = (), batch_rows: int = BATCH_ROWS
+    path: Path | str,
+    columns: Sequence[str],
+    text: Collection[str] = (),
+    batch_rows: int = BATCH_ROWS,
 ) -> Iterator[Any]:
-    """pyarrow RecordBatches of at most `batch_rows` rows, the same types in each, one in memory at a time."""
+    """pyarrow RecordBatches of at most `batch_rows` rows, the same types in each, one in memory at
+    a time."""
     path = Path(path)
     info = scan(path)
     require_columns(info, columns)
     size = max(1, min(batch_rows, _CELLS // max(1, len(columns))))
     if info.format == "parquet":
         with _parquet(path) as file:
-            for batch in file.iter_batches(batch_size=size, columns=list(columns), use_threads=False):
+            for batch in file.iter_batches(
+                batch_size=size, columns=list(columns), use_threads=False
+            ):
                 yield batch.select(list(columns))
         return
     types = _survey(path, tuple(columns), frozenset(text))[0]
@@ -89,7 +98,11 @@ def iter_batches(
 def count_rows(path: Path | str) -> int:
     """Number of data rows; for CSV this takes a pass over the file."""
     info = scan(path)
-    return _survey(info.path, info.names[:1], frozenset(info.names[:1]))[1] if info.rows is None else info.rows
+    return (
+        _survey(info.path, info.names[:1], frozenset(info.names[:1]))[1]
+        if info.rows is None
+        else info.rows
+    )
 
 
 def check_file(path: Path) -> str:
@@ -97,9 +110,17 @@ def check_file(path: Path) -> str:
     suffixes = [s.lower() for s in path.suffixes]
     last = suffixes[-2:-1] if suffixes[-1:] and suffixes[-1] in PACKED else suffixes[-1:]
     packed = len(suffixes) > 1 and suffixes[-1] in PACKED
-    kind = "parquet" if last and last[0] in PARQUET and not packed else "csv" if last and last[0] in CSV else None
+    kind = (
+        "parquet"
+        if last and last[0] in PARQUET and not packed
+        else "csv"
+        if last and last[0] in CSV
+        else None
+    )
     if kind is None:
-        raise UserError(f"{path.name}: unknown kind of file; use .parquet, .csv, .tsv, .csv.gz or .csv.zst")
+        raise UserError(
+            f"{path.name}: unknown kind of file; use .parquet, .csv, .tsv, .csv.gz or .csv.zst"
+        )
     if not path.is_file():
         raise UserError(f"{path} does not exist{_instead(path)}")
     if path.stat().st_size == 0:
@@ -114,8 +135,12 @@ def require_columns(info: FileInfo, wanted: Iterable[str]) -> None:
         if name not in have:
             near = difflib.get_close_matches(name, info.names, 1)
             hint = f" (did you mean '{near[0]}'?)" if near else ""
-            shown = ", ".join(info.names[:20]) + (f", ... ({len(info.names)} in all)" if len(info.names) > 20 else "")
-            raise UserError(f"{info.path.name} has no column '{name}'{hint}; its columns are {shown}")
+            shown = ", ".join(info.names[:20]) + (
+                f", ... ({len(info.names)} in all)" if len(info.names) > 20 else ""
+            )
+            raise UserError(
+                f"{info.path.name} has no column '{name}'{hint}; its columns are {shown}"
+            )
 
 
 @contextmanager
@@ -126,7 +151,9 @@ def _parquet(path: Path) -> Iterator[Any]:
             csv_files.check_unique(path, file.schema_arrow.names)
             yield file
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise UserError(f"{path.name} is damaged or not a Parquet file ({str(error).splitlines()[0]})") from None
+        raise UserError(
+            f"{path.name} is damaged or not a Parquet file ({str(error).splitlines()[0]})"
+        ) from None
 
 
 def _instead(path: Path) -> str:
@@ -136,7 +163,9 @@ def _instead(path: Path) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-def _survey(path: Path, columns: tuple[str, ...], text: frozenset[str]) -> tuple[dict[str, Any], int]:
+def _survey(
+    path: Path, columns: tuple[str, ...], text: frozenset[str]
+) -> tuple[dict[str, Any], int]:
     stat = path.stat()
     return _surveyed(path, stat.st_mtime_ns, stat.st_size, columns, text)
 

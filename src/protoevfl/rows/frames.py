@@ -1,4 +1,5 @@
-"""Tables of any make: pandas, polars, pyarrow, numpy; and `Parties`, several of them with rows that can be cut."""
+"""Tables of any make: pandas, polars, pyarrow, numpy; and `Parties`, several of them with rows that
+can be cut."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,8 @@ from protoevfl.errors import UserError
 class Parties:
     """{name: table} as one thing with rows, for scikit-learn's cross-validation and searches.
 
-    `Parties.split(frame, {"bank": ["income"], "insurer": ["claims"]})` cuts one frame's columns into parties.
+    `Parties.split(frame, {"bank": ["income"], "insurer": ["claims"]})` cuts one frame's columns
+    into parties.
     """
 
     def __init__(self, tables: Mapping[str, Any]) -> None:
@@ -20,7 +22,8 @@ class Parties:
         counts = {name: row_count(table) for name, table in self.tables.items()}
         if len(set(counts.values())) != 1:
             raise UserError(
-                f"the parties' tables must have the same rows in the same order; their numbers are {counts}"
+                "the parties' tables must have the same rows in the same order; their numbers are "
+                f"{counts}"
             )
         self.shape = (next(iter(counts.values())), len(self.tables))
 
@@ -77,10 +80,14 @@ def as_table(table: Any, name: str) -> Any:
         try:
             return _plain_texts(pa.Table.from_pandas(frame, preserve_index=False))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise UserError(f"{name}: a column mixes types ({str(error).splitlines()[0][:120]}); make it one") from None
+            raise UserError(
+                f"{name}: a column mixes types ({str(error).splitlines()[0][:120]}); make it one"
+            ) from None
     array = np.asarray(table)
     if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise UserError(f"{name}: a table of numbers (rows, columns) is expected; for texts give a data frame")
+        raise UserError(
+            f"{name}: a table of numbers (rows, columns) is expected; for texts give a data frame"
+        )
     return pa.table({f"x{i}": array[:, i] for i in range(array.shape[1])})
 
 
@@ -88,6 +95,10 @@ def _plain_texts(table: Any) -> Any:
     """large_string and string_view as string, chunks joined."""
     import pyarrow as pa
 
-    kinds = [pa.string() if pa.types.is_large_string(f.type) or pa.types.is_string_view(f.type) else f.type
-             for f in table.schema]  # fmt: skip
+    kinds = [
+        pa.string()
+        if pa.types.is_large_string(f.type) or pa.types.is_string_view(f.type)
+        else f.type
+        for f in table.schema
+    ]
     return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True)))).combine_chunks()

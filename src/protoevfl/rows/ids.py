@@ -1,9 +1,12 @@
-"""One id, one spelling: the versioned normaliser that both sides apply before private set intersection.
+"""One id, one spelling: the versioned normaliser that both sides apply before private set
+intersection.
 
-    text(id) = trim(NFKC(id))  [casefolded on request];  123 = "123" = 123.0 = "123.0";  "00123" stays "00123"
+    text(id) = trim(NFKC(id))  [casefolded on request];  123 = "123" = 123.0 = "123.0";  "00123"
+    stays "00123"
 
-Private set intersection compares bytes, so every difference in spelling silently loses rows. Each party applies
-this file to its own ids and the two sides compare `IdRules.digest` before they exchange anything else.
+Private set intersection compares bytes, so every difference in spelling silently loses rows. Each
+party applies this file to its own ids and the two sides compare `IdRules.digest` before they
+exchange anything else.
 """
 
 import hashlib
@@ -56,7 +59,8 @@ class IdCounts:
 
 @dataclass(frozen=True)
 class Ids:
-    """Normalised, distinct ids of one file: `values[i]` stands in data row `rows[i]` (0 is the first)."""
+    """Normalised, distinct ids of one file: `values[i]` stands in data row `rows[i]` (0 is the
+    first)."""
 
     values: list[str]
     rows: NDArray[np.int64]  # (n,)
@@ -81,7 +85,9 @@ def normalise(value: object, rules: IdRules = IdRules()) -> str | None:  # noqa:
     if isinstance(value, float | np.floating | Decimal):
         return _number(value)
     if isinstance(value, datetime):
-        return value.date().isoformat() if value.time() == datetime.min.time() else value.isoformat()
+        return (
+            value.date().isoformat() if value.time() == datetime.min.time() else value.isoformat()
+        )
     if isinstance(value, date):
         return value.isoformat()
     raise UserError(f"ids must be text, whole numbers or dates, not {type(value).__name__}")
@@ -96,9 +102,11 @@ def join(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else "".join(f"{len(p)}:{p}" for p in parts)
 
 
-def collect(columns: Sequence[Iterable[Any]], rules: IdRules, where: str, on_bad: str = "refuse") -> Ids:
-    """Normalise the id column(s) of one file. `on_bad`: "refuse" missing and repeated ids, or "drop" those rows
-    (every copy of a repeated id: which one is right cannot be told)."""
+def collect(
+    columns: Sequence[Iterable[Any]], rules: IdRules, where: str, on_bad: str = "refuse"
+) -> Ids:
+    """Normalise the id column(s) of one file. `on_bad`: "refuse" missing and repeated ids, or
+    "drop" those rows (every copy of a repeated id: which one is right cannot be told)."""
     if len(columns) != rules.columns:
         raise UserError(f"{where}: {len(columns)} id columns given, {rules.columns} agreed on")
     values = _spellings(columns, rules, where)
@@ -111,13 +119,16 @@ def collect(columns: Sequence[Iterable[Any]], rules: IdRules, where: str, on_bad
     if on_bad == "refuse":
         _refuse(missing, repeated, where)
     bad = {*missing, *repeated.keys(), *repeated.values()}
-    kept = [(row, value) for row, value in enumerate(values) if value is not None and row not in bad]
+    kept = [
+        (row, value) for row, value in enumerate(values) if value is not None and row not in bad
+    ]
     counts = IdCounts(len(values), len(first), len(missing), len(bad) - len(missing))
     return Ids([v for _, v in kept], np.array([r for r, _ in kept], dtype=np.int64), counts, rules)
 
 
 def shape(values: Sequence[str]) -> str:
-    """What the ids look like, in words and without showing one; two parties can compare it by telephone."""
+    """What the ids look like, in words and without showing one; two parties can compare it by
+    telephone."""
     if not values:
         return "no ids"
     n, lengths = len(values), [len(v) for v in values]
@@ -128,7 +139,9 @@ def shape(values: Sequence[str]) -> str:
         "lower-case letters": sum(v.lower() == v and v.upper() != v for v in values),
         "upper-case letters": sum(v.upper() == v and v.lower() != v for v in values),
         "mixed case": sum(v.upper() != v and v.lower() != v for v in values),
-        "like 1.2E+11 (damaged by a spreadsheet?)": sum(bool(re.fullmatch(r"\d\.\d+[eE]\+\d+", v)) for v in values),
+        "like 1.2E+11 (damaged by a spreadsheet?)": sum(
+            bool(re.fullmatch(r"\d\.\d+[eE]\+\d+", v)) for v in values
+        ),
     }
     shares = ", ".join(f"{100 * k / n:.0f}% {name}" for name, k in facts.items() if k)
     return f"{min(lengths)} to {max(lengths)} characters" + (f", {shares}" if shares else "")
@@ -142,7 +155,8 @@ _LOOSER: dict[str, Callable[[str], str]] = {
 
 
 def suspicions(left: Ids, right: Ids, names: tuple[str, str]) -> list[str]:
-    """Pairs of ids that do not match but would, but for one kind of spelling: lines for a person, rows not ids."""
+    """Pairs of ids that do not match but would, but for one kind of spelling: lines for a person,
+    rows not ids."""
     lines = []
     matched = set(left.values) & set(right.values)
     for kind, loosen in _LOOSER.items():
@@ -172,7 +186,8 @@ def _text(value: str, casefold: bool) -> str | None:
 
 
 def _trim(value: str) -> str:
-    """Drop space, control and invisible format characters (byte-order mark, zero-width space) at both ends."""
+    """Drop space, control and invisible format characters (byte-order mark, zero-width space) at
+    both ends."""
     value = value.strip()
     while value and unicodedata.category(value[0])[0] in "ZC":
         value = value[1:]
@@ -187,7 +202,10 @@ def _number(value: Any) -> str | None:
     if value in (float("inf"), float("-inf")) or value != int(value):
         raise UserError(f"the id {value} is not a whole number; store ids as text or whole numbers")
     if not isinstance(value, Decimal) and abs(value) >= _EXACT:
-        raise UserError("ids of 16 digits and more are stored as floating-point numbers, which rounds them; store text")
+        raise UserError(
+            "ids of 16 digits and more are stored as floating-point numbers, which rounds them; "
+            "store text"
+        )
     return str(int(value))
 
 
@@ -198,7 +216,10 @@ def _spellings(columns: Sequence[Iterable[Any]], rules: IdRules, where: str) -> 
         raise UserError(f"{where}: {error}") from None
     if len(parts) == 1:
         return parts[0]
-    return [None if any(p is None for p in row) else join([p for p in row if p is not None]) for row in zip(*parts)]
+    return [
+        None if any(p is None for p in row) else join([p for p in row if p is not None])
+        for row in zip(*parts)
+    ]
 
 
 def _refuse(missing: list[int], repeated: dict[int, int], where: str) -> None:

@@ -1,4 +1,5 @@
-"""Fashion-MNIST (four quadrants), ModelNet-10 (twelve views) and scikit-learn's digits (four quadrants)."""
+"""Fashion-MNIST (four quadrants), ModelNet-10 (twelve views) and scikit-learn's digits (four
+quadrants)."""
 
 import math
 from pathlib import Path
@@ -30,8 +31,10 @@ FASHION_FILES = tuple(
         urls=tuple(url + file for url in _FASHION_URLS),
         sha256=sha256,
         unpack=fetch.gunzip,
-        advice="Install the Debian package dataset-fashion-mnist, or put the four *-ubyte.gz files of "
-        "https://github.com/zalandoresearch/fashion-mnist into a folder and set PROTOEVFL_DATA to it",
+        advice="Install the Debian package dataset-fashion-mnist, or put the four *-ubyte.gz files "
+        "of "
+        "https://github.com/zalandoresearch/fashion-mnist into a folder and set PROTOEVFL_DATA to "
+        "it",
     )
     for file, sha256 in _FASHION_SHA256.items()
 )
@@ -55,12 +58,19 @@ def _idx(path: Path) -> Array:
 
 
 def fashion_mnist(root: str | Path | None) -> Dataset:
-    x_train, y_train, x_test, y_test = (_idx(fetch.obtain(remote, root)) for remote in FASHION_FILES)
+    x_train, y_train, x_test, y_test = (
+        _idx(fetch.obtain(remote, root)) for remote in FASHION_FILES
+    )
     sides = x_train.shape[1:]
     even = len(sides) == 2 and not any(side % 2 for side in sides)
-    if not even or (x_train.shape, x_test.shape) != ((*y_train.shape, *sides), (*y_test.shape, *sides)):
+    if not even or (x_train.shape, x_test.shape) != (
+        (*y_train.shape, *sides),
+        (*y_test.shape, *sides),
+    ):
         shapes = ", ".join(str(array.shape) for array in (x_train, y_train, x_test, y_test))
-        raise UserError(f"the Fashion-MNIST files do not go together (shapes {shapes}); fetch them again")
+        raise UserError(
+            f"the Fashion-MNIST files do not go together (shapes {shapes}); fetch them again"
+        )
     labels = np.concatenate([y_train, y_test]).astype(np.int64)
     return Dataset(
         name="fashion_mnist",
@@ -74,7 +84,8 @@ def fashion_mnist(root: str | Path | None) -> Dataset:
 
 MODELNET_FILE = "modelnet10_12view_32.npz"
 MODELNET_ADVICE = (
-    "Unpack ModelNet10.zip of https://modelnet.cs.princeton.edu and run `protoevfl data render-modelnet10 DIR`, "
+    "Unpack ModelNet10.zip of https://modelnet.cs.princeton.edu and run `protoevfl data "
+    "render-modelnet10 DIR`, "
     "or put the file into a folder and set PROTOEVFL_DATA to it"
 )
 
@@ -85,14 +96,23 @@ def modelnet10(root: str | Path | None) -> Dataset:
         raise fetch.missing(MODELNET_FILE, root, [], MODELNET_ADVICE)
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            views, label, split, names = (arrays[key] for key in ("views", "label", "split", "class_names"))
-    except (KeyError, TypeError, *fetch.UNREADABLE) as error:  # TypeError: a single array, not an archive
-        raise UserError(f"{path} does not have the expected arrays ({error}); render it again") from error
+            views, label, split, names = (
+                arrays[key] for key in ("views", "label", "split", "class_names")
+            )
+    # TypeError: a single array, not an archive
+    except (KeyError, TypeError, *fetch.UNREADABLE) as error:
+        raise UserError(
+            f"{path} does not have the expected arrays ({error}); render it again"
+        ) from error
     if views.dtype != np.uint8 or views.ndim != 4 or views.shape[1] != 12:
-        raise UserError(f"{path}: views must be uint8 (objects, 12, S, S), got {views.dtype} {views.shape}")
+        raise UserError(
+            f"{path}: views must be uint8 (objects, 12, S, S), got {views.dtype} {views.shape}"
+        )
     if label.shape != (len(views),) or split.shape != label.shape:
         shapes = f"{label.shape} and {split.shape}"
-        raise UserError(f"{path}: label and split must have {len(views)} entries, not {shapes}; render it again")
+        raise UserError(
+            f"{path}: label and split must have {len(views)} entries, not {shapes}; render it again"
+        )
     return Dataset(
         name="modelnet10",
         class_names=tuple(str(name) for name in names),
@@ -110,4 +130,6 @@ def digits(root: str | Path | None) -> Dataset:
     images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)  # values 0..16 -> 0..255
     labels = bunch.target.astype(np.int64)
     train, test = held_out(labels, 0.3)
-    return Dataset("digits", tuple("0123456789"), quadrants(images), torch.from_numpy(labels), train, test)
+    return Dataset(
+        "digits", tuple("0123456789"), quadrants(images), torch.from_numpy(labels), train, test
+    )

@@ -35,7 +35,10 @@ def named(parties: Any, least: int = 2) -> dict[str, Any]:
 def same_rows(tables: Mapping[str, Any]) -> int:
     counts = {name: row_count(table) for name, table in tables.items()}
     if len(set(counts.values())) > 1:
-        raise UserError(f"the parties' tables must have the same rows in the same order; their numbers are {counts}")
+        raise UserError(
+            "the parties' tables must have the same rows in the same order; their numbers are "
+            f"{counts}"
+        )
     return next(iter(counts.values()))
 
 
@@ -46,7 +49,9 @@ def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[An
         raise UserError(f"labels must be one value a row ({rows}), not of the shape {values.shape}")
     gone = np.array([v is None or v != v for v in values.tolist()], np.bool_)
     try:
-        classes = np.unique(values[~gone] if values.dtype.kind != "O" else np.array(values[~gone].tolist()))
+        classes = np.unique(
+            values[~gone] if values.dtype.kind != "O" else np.array(values[~gone].tolist())
+        )
     except TypeError:
         raise UserError("labels mix texts and numbers; use one kind") from None
     if classes.dtype.kind == "f" and bool((classes == classes.astype(np.int64)).all()):

@@ -1,4 +1,5 @@
-"""The label column as class numbers: names by the same spelling rule as categories, -1 where there is no label."""
+"""The label column as class numbers: names by the same spelling rule as categories, -1 where there
+is no label."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,30 +14,38 @@ from protoevfl.rows.columns import as_texts, looks_numeric
 MOST = 1000  # classes
 
 
-def encode_labels(column: Any, where: str, classes: Sequence[str] = ()) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """(n,) class numbers and the class names, numbers in numeric order, else alphabetical. `classes` lists all
-    classes where some have no labelled row; a label outside it is an error.
+def encode_labels(
+    column: Any, where: str, classes: Sequence[str] = ()
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """(n,) class numbers and the class names, numbers in numeric order, else alphabetical.
+    `classes` lists all classes where some have no labelled row; a label outside it is an error.
 
     >>> encode_labels(pa.array([10, 9, None, 9]), "f")
     (array([ 1,  0, -1,  0]), ('9', '10'))
     """
     if pa.types.is_floating(column.type) and len(column.unique()) > 50:
         raise UserError(
-            f"{where} holds many different fractions; a label must be a class, not an amount: cut it into classes"
+            f"{where} holds many different fractions; a label must be a class, not an amount: cut "
+            "it into classes"
         )
     texts = as_texts(column, where)
     found = [value for value in texts.unique().to_pylist() if value is not None]
     names = tuple(classes) or _ordered(found)
     if unknown := sorted(set(found) - set(names)):
-        raise UserError(f"{where} holds '{unknown[0]}', which is not among the classes {', '.join(names)}")
+        raise UserError(
+            f"{where} holds '{unknown[0]}', which is not among the classes {', '.join(names)}"
+        )
     if len(names) > MOST:
         raise UserError(
-            f"{where} holds {len(names)} different values; a label must be a class, of which {MOST} at most"
+            f"{where} holds {len(names)} different values; a label must be a class, of which "
+            f"{MOST} at most"
         )
     if not found:
         raise UserError(f"{where} holds no label at all")
     if len(names) < 2:
-        raise UserError(f"{where} holds one class only ('{names[0]}'); there is nothing to tell apart")
+        raise UserError(
+            f"{where} holds one class only ('{names[0]}'); there is nothing to tell apart"
+        )
     number = {name: i for i, name in enumerate(names)}
     encoded = texts.dictionary_encode()
     lookup = np.array([number[value] for value in encoded.dictionary.to_pylist()] + [-1], np.int64)

@@ -1,8 +1,9 @@
-"""ModelNet-10 meshes -> the file of twelve grey views an object that `sources.load("modelnet10")` reads.
+"""ModelNet-10 meshes -> the file of twelve grey views an object that `sources.load("modelnet10")`
+reads.
 
-Each mesh is centred on its bounding box, scaled to the unit sphere and seen from 12 cameras 30 degrees apart
-around the vertical (z) axis, 30 degrees up, at distance 2.6, so that the sphere just fills the frame; drawn at
-256 x 256 (`raster.py`) and averaged down.
+Each mesh is centred on its bounding box, scaled to the unit sphere and seen from 12 cameras 30
+degrees apart around the vertical (z) axis, 30 degrees up, at distance 2.6, so that the sphere just
+fills the frame; drawn at 256 x 256 (`raster.py`) and averaged down.
 """
 
 import io
@@ -27,7 +28,8 @@ DRAWN = 256  # pixels a side before averaging
 
 
 def read_off(path: Path) -> tuple[Array, Array]:
-    """Vertices (V, 3) float64 and triangles (F, 3) int64 of an OFF file; polygons become fans of triangles.
+    """Vertices (V, 3) float64 and triangles (F, 3) int64 of an OFF file; polygons become fans of
+    triangles.
 
     Some ModelNet files lack the line break after `OFF` ("OFF123 456 0"): both forms are read.
     """
@@ -62,7 +64,8 @@ def normalise(points: Array) -> Array:
 
 
 def camera_points(points: Array, azimuth: float, elevation: float = ELEVATION) -> Array:
-    """Coordinates (right, up, depth) from a camera at (azimuth, elevation, DISTANCE) that looks at the origin."""
+    """Coordinates (right, up, depth) from a camera at (azimuth, elevation, DISTANCE) that looks at
+    the origin."""
     a, e = np.deg2rad(azimuth), np.deg2rad(elevation)
     right = np.array([-np.sin(a), np.cos(a), 0.0])
     up = np.array([-np.sin(e) * np.cos(a), -np.sin(e) * np.sin(a), np.cos(e)])
@@ -85,10 +88,15 @@ def render_views(path: Path, size: int) -> Array:
 
 
 def list_meshes(directory: Path) -> tuple[tuple[str, ...], list[tuple[int, int, Path]]]:
-    """Class names and (split, class, path) of every mesh: train first, by class, then by object number."""
+    """Class names and (split, class, path) of every mesh: train first, by class, then by object
+    number."""
     inner = directory / "ModelNet10"
     top = inner if inner.is_dir() else directory
-    names = tuple(sorted(d.name for d in top.iterdir() if (d / "train").is_dir())) if top.is_dir() else ()
+    names = (
+        tuple(sorted(d.name for d in top.iterdir() if (d / "train").is_dir()))
+        if top.is_dir()
+        else ()
+    )
     meshes = [
         (split, label, path)
         for split, part in enumerate(("train", "test"))
@@ -97,7 +105,8 @@ def list_meshes(directory: Path) -> tuple[tuple[str, ...], list[tuple[int, int, 
     ]
     if not meshes:
         raise UserError(
-            f"{directory} holds no meshes; expected CLASS/train/*.off and CLASS/test/*.off as in ModelNet10"
+            f"{directory} holds no meshes; expected CLASS/train/*.off and CLASS/test/*.off as in "
+            "ModelNet10"
         )
     return names, meshes
 
@@ -109,9 +118,11 @@ def render_modelnet10(
     progress: Callable[[int, int], None] | None = None,
     workers: int | None = None,
 ) -> Path:
-    """Renders every mesh under `directory` into the file `out`; `progress(done, total)` is called for each.
+    """Renders every mesh under `directory` into the file `out`; `progress(done, total)` is called
+    for each.
 
-    `workers` processes draw (default: one a core; 1: none but this one). The file appears when all is drawn.
+    `workers` processes draw (default: one a core; 1: none but this one). The file appears when all
+    is drawn.
     """
     if size < 1 or DRAWN % size:
         raise UserError(f"size must divide {DRAWN}, for example 32 or 64, not {size}")
@@ -130,14 +141,18 @@ def render_modelnet10(
     return target
 
 
-def _collect(results: Iterable[Array], views: Array, progress: Callable[[int, int], None] | None) -> None:
+def _collect(
+    results: Iterable[Array], views: Array, progress: Callable[[int, int], None] | None
+) -> None:
     for done, result in enumerate(results, start=1):
         views[done - 1] = result
         if progress is not None:
             progress(done, len(views))
 
 
-def _write(target: Path, names: tuple[str, ...], meshes: list[tuple[int, int, Path]], views: Array) -> None:
+def _write(
+    target: Path, names: tuple[str, ...], meshes: list[tuple[int, int, Path]], views: Array
+) -> None:
     packed = io.BytesIO()
     np.savez_compressed(
         packed,

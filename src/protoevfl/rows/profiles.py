@@ -1,13 +1,14 @@
 """How the classes of a pool are spread: requested shares, then whole rows that the data can give.
 
 majority     k majority classes a party with Gamma_m rows for every row of a minority class. Half of the k are
-             common to all parties where classes have the rows for that, the rest is each party's own: with k = 4
-             of 10 classes, four parties and Gamma = 12 this gives MID 0.227 and WCS 0.83 (the paper: 0.232 and
-             0.80 to 0.84; k classes drawn at random for each party: 0.79 on average). Which classes is drawn,
-             among those that have the rows.
-             Two classes: every party's majority is the more frequent class, except the party with the smallest
-             Gamma of every four, whose majority is the other one. The paper's WCS of Credit points to this, with
-             nearly three times the rows at that party; pools here are equal, so its WCS is not reproduced.
+             common to all parties where classes have the rows for that, the rest is each party's
+             own: with k = 4 of 10 classes, four parties and Gamma = 12 this gives MID 0.227 and WCS
+             0.83 (the paper: 0.232 and 0.80 to 0.84; k classes drawn at random for each party: 0.79
+             on average). Which classes is drawn, among those that have the rows. Two classes: every
+             party's majority is the more frequent class, except the party with the smallest Gamma
+             of every four, whose majority is the other one. The paper's WCS of Credit points to
+             this, with nearly three times the rows at that party; pools here are equal, so its WCS
+             is not reproduced.
 exponential  Gamma_m ** (-rank / (Z - 1)), ranks drawn for each party.
 balanced     the same number of rows of each class.
 """
@@ -21,8 +22,16 @@ PROFILES = ("majority", "exponential", "balanced")
 NEARLY = 0.9  # a class with this share of the rows it needs may still be common to all parties
 
 
-def shares(profile: str, gammas: list[float], majority: int, pool: int, caps: Array, rng: np.random.Generator) -> Array:
-    """(M, Z) requested class shares; rows sum to one. `caps` (Z,) are the rows of each class there are to deal."""
+def shares(
+    profile: str,
+    gammas: list[float],
+    majority: int,
+    pool: int,
+    caps: Array,
+    rng: np.random.Generator,
+) -> Array:
+    """(M, Z) requested class shares; rows sum to one. `caps` (Z,) are the rows of each class there
+    are to deal."""
     parties, classes = len(gammas), len(caps)
     if profile == "balanced":
         weights = np.ones((parties, classes))
@@ -49,25 +58,31 @@ def majority_classes(
     """
     parties, classes = len(gammas), len(caps)
     if not 1 <= majority < classes:
-        raise UserError(f"a party can have 1 to {classes - 1} majority classes of {classes}, not {majority}")
+        raise UserError(
+            f"a party can have 1 to {classes - 1} majority classes of {classes}, not {majority}"
+        )
     if classes == 2:
         usual, size = int(np.argmax(caps)), min(parties, 4)
         blocks = [range(start, start + size) for start in range(0, parties - size + 1, size)]
         flipped = {min(block, key=lambda m: gammas[m]) for block in blocks if size > 1}
         return [[1 - usual if m in flipped else usual] for m in range(parties)]
-    minority = np.array([pool / (majority * g + classes - majority) for g in gammas])  # (M,) rows of a minority class
+    # (M,) rows of a minority class
+    minority = np.array([pool / (majority * g + classes - majority) for g in gammas])
     extra = (np.array(gammas) - 1) * minority  # (M,) rows more of a majority class
     room = caps - minority.sum()  # (Z,)
     order = rng.permutation(classes)
     rich = [int(z) for z in order if room[z] >= NEARLY * extra.sum()]
     common = rich[: majority // 2] if len(rich) >= majority // 2 else []
     room[common] = 0
-    own = _own_classes(extra, majority - len(common), room, [int(z) for z in order if z not in common])
+    own = _own_classes(
+        extra, majority - len(common), room, [int(z) for z in order if z not in common]
+    )
     return [common + members for members in own]
 
 
 def _own_classes(extra: Array, own: int, room: Array, order: list[int]) -> list[list[int]]:
-    """`own` classes for each party, hungriest party first: a class that has the rows, least used, first in `order`."""
+    """`own` classes for each party, hungriest party first: a class that has the rows, least used,
+    first in `order`."""
     used = dict.fromkeys(order, 0)
     chosen: list[list[int]] = [[] for _ in extra]
     for m in np.argsort(-extra, kind="stable"):
@@ -86,16 +101,19 @@ def nearest_counts(wanted: Array, pool: int, caps: Array) -> Array:
 
     min KL(X | pool * wanted)  such that  sum_z X_mz = pool,  sum_m X_mz <= caps_z,  X_mz >= low_mz
 
-    solved by alternating scaling (rows to their sum, over-full columns down to their cap). `low` is the party's
-    rarest class in the request, or its part of a class with too few rows, and at least one row: so a scarce class
-    loses its majorities first. Needs M * pool <= sum(caps), caps >= M and pool >= Z.
+    solved by alternating scaling (rows to their sum, over-full columns down to their cap). `low` is
+    the party's rarest class in the request, or its part of a class with too few rows, and at least
+    one row: so a scarce class loses its majorities first. Needs M * pool <= sum(caps), caps >= M
+    and pool >= Z.
 
     >>> nearest_counts(np.array([[0.5, 0.5], [0.5, 0.5]]), 10, np.array([6, 99])).tolist()
     [[3, 7], [3, 7]]
     """
     parties, classes = wanted.shape
     rarest = pool * wanted.min(axis=1, keepdims=True)  # (M, 1)
-    low: Array = 1 + np.floor(np.minimum(rarest - 1, (caps - parties) * rarest / rarest.sum()).clip(0)).astype(np.int64)
+    low: Array = 1 + np.floor(
+        np.minimum(rarest - 1, (caps - parties) * rarest / rarest.sum()).clip(0)
+    ).astype(np.int64)
     free, limit = pool - low.sum(axis=1), caps - low.sum(axis=0)  # (M,), (Z,)
     target = np.maximum(pool * wanted - low, 1e-3 * rarest)
     v = np.ones(classes)
@@ -112,9 +130,11 @@ def nearest_counts(wanted: Array, pool: int, caps: Array) -> Array:
 
 
 def _whole(exact: Array, total: Array, limit: Array) -> Array:
-    """Rounds down, then hands the missing rows to the largest remainders whose column still has room."""
+    """Rounds down, then hands the missing rows to the largest remainders whose column still has
+    room."""
     counts = np.floor(exact + 1e-9).astype(np.int64)
-    while (excess := counts.sum(axis=0) - limit).max() > 0:  # rounding of a column that is just full
+    # rounding of a column that is just full
+    while (excess := counts.sum(axis=0) - limit).max() > 0:
         z = int(np.argmax(excess))
         counts[int(np.argmax(counts[:, z])), z] -= 1
     lack = total - counts.sum(axis=1)  # (M,)

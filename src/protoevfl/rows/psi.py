@@ -1,9 +1,11 @@
 """Curve points in bulk: encrypt and re-encrypt long lists under one key, in several processes.
 
-    H(x)^a^b = H(x)^b^a:  two keys commute, so equal ids meet as equal points and nobody sees the other's ids
+    H(x)^a^b = H(x)^b^a:  two keys commute, so equal ids meet as equal points and nobody sees the
+    other's ids
 
-openmined-psi works on one core; a list is cut into chunks that worker processes handle under the same key. Lists of
-points are joined bytes, POINT bytes each; `table` views them as an array that sorts and searches fast.
+openmined-psi works on one core; a list is cut into chunks that worker processes handle under the
+same key. Lists of points are joined bytes, POINT bytes each; `table` views them as an array that
+sorts and searches fast.
 """
 
 import json
@@ -47,19 +49,23 @@ def inverse(key: bytes) -> bytes:
 
 
 def table(points: Points) -> NDArray[Any]:
-    """(n,) view of joined points. To compare, sort and search only: numpy drops trailing zero bytes of single items,
-    which changes no comparison between points of equal length but would shorten a point taken out."""
+    """(n,) view of joined points. To compare, sort and search only: numpy drops trailing zero bytes
+    of single items, which changes no comparison between points of equal length but would shorten a
+    point taken out."""
     return np.frombuffer(points, dtype=f"S{POINT}")
 
 
 def require() -> None:
     """Say what to install when openmined-psi is not there."""
     if find_spec("private_set_intersection") is None:
-        raise UserError("private set intersection needs openmined-psi: pip install 'protoevfl[align]'")
+        raise UserError(
+            "private set intersection needs openmined-psi: pip install 'protoevfl[align]'"
+        )
 
 
 class Curve:
-    """Runs the two operations, in `processes` worker processes when the list is long enough to pay for them."""
+    """Runs the two operations, in `processes` worker processes when the list is long enough to pay
+    for them."""
 
     def __init__(self, workers: "list[subprocess.Popen[bytes]]") -> None:
         self._free: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
@@ -79,7 +85,14 @@ class Curve:
         chunks = [points[i : i + step] for i in range(0, len(points), step)]
         return self._run(REENCRYPT, key, chunks, len(points) // POINT, progress)
 
-    def _run(self, operation: bytes, key: bytes, chunks: list[bytes], total: int, progress: Progress | None) -> Points:
+    def _run(
+        self,
+        operation: bytes,
+        key: bytes,
+        chunks: list[bytes],
+        total: int,
+        progress: Progress | None,
+    ) -> Points:
         done, parts = 0, []
         with ThreadPoolExecutor(self._threads) as pool:
             for part in pool.map(lambda chunk: self._job(operation, key, chunk), chunks):
@@ -94,7 +107,9 @@ class Curve:
             try:
                 return psi_worker.perform(operation, key, payload)
             except RuntimeError as error:
-                raise UserError(f"private set intersection failed: {_first_line(str(error))}") from None
+                raise UserError(
+                    f"private set intersection failed: {_first_line(str(error))}"
+                ) from None
         worker = self._free.get()
         try:
             return _ask(worker, operation, key, payload)
@@ -104,10 +119,15 @@ class Curve:
 
 @contextmanager
 def curve(processes: int = 0, ids: int | None = None) -> Iterator[Curve]:
-    """A `Curve` whose workers end with the block; 0 processes means one a core, few `ids` means none at all."""
+    """A `Curve` whose workers end with the block; 0 processes means one a core, few `ids` means
+    none at all."""
     require()
-    count = processes or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    workers = [] if count == 1 or (ids is not None and ids <= CHUNK) else [_start() for _ in range(count)]
+    count = processes or (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    workers = (
+        [] if count == 1 or (ids is not None and ids <= CHUNK) else [_start() for _ in range(count)]
+    )
     try:
         yield Curve(workers)
     finally:
@@ -117,7 +137,8 @@ def curve(processes: int = 0, ids: int | None = None) -> Iterator[Curve]:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    # -P: the folder of the script stays off sys.path, where files.py and others could hide real modules
+    # -P: the folder of the script stays off sys.path, where files.py and others could hide real
+    # modules
     command = [sys.executable, "-P", str(Path(psi_worker.__file__))]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
@@ -131,9 +152,13 @@ def _ask(worker: "subprocess.Popen[bytes]", operation: bytes, key: bytes, payloa
         status, size = RESULT.unpack(worker.stdout.read(RESULT.size))
         result = worker.stdout.read(size)
     except (OSError, ValueError, struct.error):
-        raise UserError("a worker process of the alignment ended unexpectedly; run it again") from None
+        raise UserError(
+            "a worker process of the alignment ended unexpectedly; run it again"
+        ) from None
     if status != b"+":
-        raise UserError(f"private set intersection failed: {_first_line(result.decode(errors='replace'))}")
+        raise UserError(
+            f"private set intersection failed: {_first_line(result.decode(errors='replace'))}"
+        )
     return result
 
 

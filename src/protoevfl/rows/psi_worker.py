@@ -1,10 +1,12 @@
-"""The two curve operations of private set intersection, and a process that performs them for `psi.py`.
+"""The two curve operations of private set intersection, and a process that performs them for
+`psi.py`.
 
     encrypt(k, ids) = H(id)^k        reencrypt(k, points) = point^k        (P-256, order of the list kept)
 
-Both are methods of openmined-psi. Run as a script this file reads jobs from its standard input and writes results
-to its standard output until the input ends; keys travel through that pipe only, never on a command line. It
-imports nothing of this package, so that a worker starts in a tenth of a second.
+Both are methods of openmined-psi. Run as a script this file reads jobs from its standard input and
+writes results to its standard output until the input ends; keys travel through that pipe only,
+never on a command line. It imports nothing of this package, so that a worker starts in a tenth of a
+second.
 """
 
 import json
@@ -46,7 +48,8 @@ def serve(jobs: BinaryIO, results: BinaryIO) -> None:
         operation, key, size = JOB.unpack(head)
         try:
             status, payload = b"+", perform(operation, key, jobs.read(size))
-        except Exception as error:  # the pipe is the border: report whatever went wrong to the caller
+        # the pipe is the border: report whatever went wrong to the caller
+        except Exception as error:
             status, payload = b"!", str(error).encode()
         results.write(RESULT.pack(status, len(payload)) + payload)
         results.flush()

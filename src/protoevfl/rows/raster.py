@@ -1,8 +1,9 @@
-"""A z-buffer rasteriser in numpy: triangles -> scan lines -> pixels, without a loop over any of them.
+"""A z-buffer rasteriser in numpy: triangles -> scan lines -> pixels, without a loop over any of
+them.
 
-A pixel belongs to a triangle when its centre lies inside; inverse depth is linear on the screen, the largest one
-wins, ties go to the face listed first. Shading is flat and two-sided (normals n are turned to the camera), from a
-light l fixed to the camera, a little above and to the right of it:
+A pixel belongs to a triangle when its centre lies inside; inverse depth is linear on the screen,
+the largest one wins, ties go to the face listed first. Shading is flat and two-sided (normals n are
+turned to the camera), from a light l fixed to the camera, a little above and to the right of it:
 
     grey = 255 (0.25 + 0.75 max(0, n . l))
 """
@@ -17,7 +18,8 @@ LARGEST_BATCH = 4_000_000  # pixels drawn at once
 
 
 def draw(points: Array, triangles: Array, focal: float, size: int) -> Array:
-    """(V, 3) camera coordinates (right, up, depth > 0) and (F, 3) faces -> (size, size) float64 grey, top row first."""
+    """(V, 3) camera coordinates (right, up, depth > 0) and (F, 3) faces -> (size, size) float64
+    grey, top row first."""
     screen, inverse = project(points, focal, size)
     corners, depth = screen[triangles], inverse[triangles]  # (F, 3, 2), (F, 3)
     plane, solid = inverse_depth_planes(corners, depth)
@@ -27,7 +29,8 @@ def draw(points: Array, triangles: Array, focal: float, size: int) -> Array:
     line_face, line_y, left, right = scan_lines(corners, faces, size)
     for part in batches(right - left):
         face, y, x = spread(line_face[part], line_y[part], left[part], right[part])
-        value = plane[face, 0] * x + plane[face, 1] * y + plane[face, 2]  # inverse depth at integer pixels
+        # inverse depth at integer pixels
+        value = plane[face, 0] * x + plane[face, 1] * y + plane[face, 2]
         nearest(y * size + x, face, value, best, owner)
     grey = np.append(shade(points[triangles]), 0.0)  # the last one is for owner -1
     image: Array = grey[owner].reshape(size, size)
@@ -37,19 +40,23 @@ def draw(points: Array, triangles: Array, focal: float, size: int) -> Array:
 def project(points: Array, focal: float, size: int) -> tuple[Array, Array]:
     """Pixel coordinates (V, 2) with centres of pixels at whole numbers, and inverse depth (V,)."""
     inverse = 1.0 / np.maximum(points[:, 2], 1e-9)
-    right, up = points[:, 0] * inverse * focal, points[:, 1] * inverse * focal  # -1..1 within the frame
+    # -1..1 within the frame
+    right, up = points[:, 0] * inverse * focal, points[:, 1] * inverse * focal
     return np.stack([(right + 1) * size / 2 - 0.5, (1 - up) * size / 2 - 0.5], axis=1), inverse
 
 
 def inverse_depth_planes(corners: Array, depth: Array) -> tuple[Array, Array]:
-    """(F, 3) coefficients of 1/z = a x + b y + c on the screen, and which faces have an area (F,)."""
+    """(F, 3) coefficients of 1/z = a x + b y + c on the screen, and which faces have an area
+    (F,)."""
     (ax, ay), (bx, by) = (corners[:, 1] - corners[:, 0]).T, (corners[:, 2] - corners[:, 0]).T
     area = ax * by - ay * bx
     solid = np.abs(area) > 1e-12
     safe = np.where(solid, area, 1.0)
     da, db = depth[:, 1] - depth[:, 0], depth[:, 2] - depth[:, 0]
     a, b = (da * by - db * ay) / safe, (db * ax - da * bx) / safe
-    return np.stack([a, b, depth[:, 0] - a * corners[:, 0, 0] - b * corners[:, 0, 1]], axis=1), solid
+    return np.stack(
+        [a, b, depth[:, 0] - a * corners[:, 0, 0] - b * corners[:, 0, 1]], axis=1
+    ), solid
 
 
 def scan_lines(corners: Array, faces: Array, size: int) -> tuple[Array, Array, Array, Array]:
@@ -83,7 +90,9 @@ def places(count: Array) -> Array:
 def batches(width: Array) -> list[slice]:
     """Consecutive scan lines, about LARGEST_BATCH pixels at a time."""
     total = np.cumsum(np.maximum(width, 0))
-    cuts = np.searchsorted(total, np.arange(LARGEST_BATCH, (total[-1] if len(total) else 0), LARGEST_BATCH))
+    cuts = np.searchsorted(
+        total, np.arange(LARGEST_BATCH, (total[-1] if len(total) else 0), LARGEST_BATCH)
+    )
     edges = [0, *cuts.tolist(), len(width)]
     return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
 

@@ -1,4 +1,5 @@
-"""The paper's four data sets and scikit-learn's digits, each as one `Dataset` with a fixed train / test division.
+"""The paper's four data sets and scikit-learn's digits, each as one `Dataset` with a fixed train /
+test division.
 
 | name          | rows   | classes | features                       | test rows                               |
 |---------------|--------|---------|--------------------------------|-----------------------------------------|

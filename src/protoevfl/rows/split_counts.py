@@ -1,4 +1,5 @@
-"""What is asked of a split, and how many rows of each class go where (the rules are in `splits.py`)."""
+"""What is asked of a split, and how many rows of each class go where (the rules are in
+`splits.py`)."""
 
 from dataclasses import dataclass
 
@@ -29,7 +30,8 @@ class SplitSpec:
     aligned: int = 200  # N_a, before few_shot and zero_shot take rows away
     pool: int | None = None  # N_u, rows a party; the default shrinks to what fits
     profile: str = "majority"
-    gammas: tuple[float, ...] | None = None  # Gamma of parties 1, 2, ...; repeated when there are more parties
+    # Gamma of parties 1, 2, ...; repeated when there are more parties
+    gammas: tuple[float, ...] | None = None
     majority: int | None = None  # k majority classes a party; default 4 of 10, 1 of 2
     setting: str = "normal"
     classes: tuple[int, ...] = ()  # the rare or unseen classes
@@ -55,11 +57,15 @@ def check(spec: SplitSpec, frequency: Array) -> None:
     if wrong:
         raise UserError(f"class {wrong[0]} does not exist; {spec.dataset} has classes 0..{last}")
     if len(set(spec.classes)) != len(spec.classes) or len(spec.classes) > last:
-        raise UserError(f"name each class once and leave at least one of {last + 1} classes as it is")
+        raise UserError(
+            f"name each class once and leave at least one of {last + 1} classes as it is"
+        )
     if spec.overlap < 0:
         raise UserError(f"the overlap is a number of rows, not {spec.overlap}")
     if spec.setting == "few_shot" and spec.shots < 1:
-        raise UserError(f"few_shot keeps at least one row a class, not {spec.shots}; for none choose zero_shot")
+        raise UserError(
+            f"few_shot keeps at least one row a class, not {spec.shots}; for none choose zero_shot"
+        )
 
 
 def aligned_counts(spec: SplitSpec, frequency: Array) -> Array:
@@ -68,7 +74,8 @@ def aligned_counts(spec: SplitSpec, frequency: Array) -> Array:
     if not classes <= spec.aligned <= caps.sum():
         raise UserError(
             f"{spec.dataset} has {frequency.sum():,} train rows in {classes} classes: "
-            f"{classes} to {caps.sum():,} aligned rows fit (at most half of a class), not {spec.aligned:,}"
+            f"{classes} to {caps.sum():,} aligned rows fit (at most half of a class), not "
+            f"{spec.aligned:,}"
         )
     rates = frequency / frequency.sum() if classes == 2 else np.full(classes, 1 / classes)
     counts: Array = np.minimum(np.maximum(np.floor(rates * spec.aligned).astype(np.int64), 1), caps)
@@ -91,7 +98,8 @@ def kept_counts(spec: SplitSpec, aligned: Array) -> Array:
         short = [z for z in chosen if aligned[z] < spec.shots]
         if short:
             raise UserError(
-                f"few_shot with {spec.shots} rows: class {short[0]} has only {aligned[short[0]]} aligned rows; "
+                f"few_shot with {spec.shots} rows: class {short[0]} has only {aligned[short[0]]} "
+                "aligned rows; "
                 f"ask for fewer rows or more than {spec.aligned} aligned ones"
             )
         kept[chosen] = spec.shots
@@ -99,15 +107,21 @@ def kept_counts(spec: SplitSpec, aligned: Array) -> Array:
 
 
 def pool_rows(spec: SplitSpec, left: Array) -> tuple[int, list[str]]:
-    """Rows of each pool; a default that does not fit shrinks and says so, a request that does not is refused."""
+    """Rows of each pool; a default that does not fit shrinks and says so, a request that does not
+    is refused."""
     fits = int(left.sum()) // spec.parties
     what = f"{spec.dataset} has {left.sum():,} train rows beside {spec.aligned:,} aligned ones"
     if (left < spec.parties).any():
         z = int(np.argmin(left))
-        raise UserError(f"{what}: class {z} has {left[z]} left, but each of {spec.parties} pools needs one")
+        raise UserError(
+            f"{what}: class {z} has {left[z]} left, but each of {spec.parties} pools needs one"
+        )
     if spec.pool is not None:
         if not len(left) <= spec.pool <= fits:
-            raise UserError(f"{what}: {spec.parties} pools of {len(left)} to {fits:,} rows fit, not {spec.pool:,}")
+            raise UserError(
+                f"{what}: {spec.parties} pools of {len(left)} to {fits:,} rows fit, not "
+                f"{spec.pool:,}"
+            )
         return spec.pool, []
     default = POOL_ROWS.get(spec.dataset, fits)
     if fits >= default:
@@ -134,14 +148,24 @@ def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Arr
     short = [f"class {z} has {left[z]:,} of {need[z]:,}" for z in np.flatnonzero(need > left)]
     if not short:
         return counts, []
-    text, fits = f"rows left for the profile: {', '.join(short)}", exact_pool(spec, pool, left, seed)
+    text, fits = (
+        f"rows left for the profile: {', '.join(short)}",
+        exact_pool(spec, pool, left, seed),
+    )
     possible = fits >= len(left)  # a pool has a row of each class
     if spec.exact:
-        instead = f"{spec.parties} x {fits:,} do" if possible else "no smaller number was found that does"
-        raise UserError(
-            f"{spec.dataset}: {spec.parties} x {pool:,} pool rows do not meet the profile exactly ({text}); {instead}"
+        instead = (
+            f"{spec.parties} x {fits:,} do" if possible else "no smaller number was found that does"
         )
-    met = f"met exactly with {fits:,} rows a party" if possible else "no smaller number was found that meets it exactly"
+        raise UserError(
+            f"{spec.dataset}: {spec.parties} x {pool:,} pool rows do not meet the profile exactly "
+            f"({text}); {instead}"
+        )
+    met = (
+        f"met exactly with {fits:,} rows a party"
+        if possible
+        else "no smaller number was found that meets it exactly"
+    )
     return counts, [f"note: profile adapted, {text}; {met}"]
 
 

@@ -3,13 +3,14 @@
 Rules, in the order they apply (all draws from numpy Generators of (seed, purpose)):
 
 1. Aligned rows: with more than two classes as many of each class, remaining rows to the classes with most rows;
-   with two classes the natural rates. A class gives at most half of its train rows; what it cannot give comes
-   from the others (ModelNet-10 has 106 bathtubs: 53 can be aligned).
+   with two classes the natural rates. A class gives at most half of its train rows; what it cannot
+   give comes from the others (ModelNet-10 has 106 bathtubs: 53 can be aligned).
 2. Pools: disjoint, none of the aligned rows, at least one row of every class at every party. The requested
-   profile is met exactly where the rows suffice, else as nearly as they allow (`profiles.nearest_counts`), and
-   the summary says so; `exact=True` makes that an error.
+   profile is met exactly where the rows suffice, else as nearly as they allow
+   (`profiles.nearest_counts`), and the summary says so; `exact=True` makes that an error.
 3. Setting: `few_shot` keeps `shots` aligned rows of the given classes, `zero_shot` none. `aligned` counts before
-   this removal, and the removed rows go to nobody, so pools are the same in all settings of one seed.
+   this removal, and the removed rows go to nobody, so pools are the same in all settings of one
+   seed.
 
 For one seed the aligned rows of a smaller N_a are among those of a larger one.
 """
@@ -47,7 +48,8 @@ class Split:
 
     @property
     def further(self) -> tuple[Tensor, ...]:
-        """Rows of the active party's pool that it shares with each single other party, (M - 1) x (overlap,)."""
+        """Rows of the active party's pool that it shares with each single other party, (M - 1) x
+        (overlap,)."""
         n = self.spec.overlap
         return tuple(self.pools[0][m * n : (m + 1) * n] for m in range(len(self.pools) - 1))
 
@@ -110,7 +112,8 @@ class Split:
         for m, row in enumerate(self.counts):
             gamma, mid, wcs = (measures[key][m] for key in ("gamma", "mid", "wcs"))
             lines.append(
-                f"party {m + 1}: {sum(row):,} pool rows {list(row)}, Gamma {gamma:.1f}, MID {mid:.3f}, WCS {wcs:.3f}"
+                f"party {m + 1}: {sum(row):,} pool rows {list(row)}, Gamma {gamma:.1f}, MID "
+                f"{mid:.3f}, WCS {wcs:.3f}"
             )
         return "\n".join([*lines, *self.notes, f"rows sha256 {self.hash}"])
 
@@ -119,7 +122,9 @@ def split_dataset(dataset: Dataset, spec: SplitSpec, seed: int) -> Split:
     """The split of a data set by its own train and test rows and its own defaults."""
     spec = replace(spec, dataset=dataset.name)
     labels = dataset.labels[dataset.train]
-    return make_split(labels, spec, seed, rows=dataset.train, test=dataset.test, classes=dataset.classes)
+    return make_split(
+        labels, spec, seed, rows=dataset.train, test=dataset.test, classes=dataset.classes
+    )
 
 
 def make_split(
@@ -130,7 +135,8 @@ def make_split(
     test: Tensor | None = None,
     classes: int | None = None,
 ) -> Split:
-    """Draws a split; `rows` are the row numbers of `labels_train` (default 0, 1, ...), `test` is passed through."""
+    """Draws a split; `rows` are the row numbers of `labels_train` (default 0, 1, ...), `test` is
+    passed through."""
     labels = labels_train.numpy()
     frequency = np.bincount(labels, minlength=classes or 0)  # (Z,)
     split_counts.check(spec, frequency)
@@ -142,7 +148,8 @@ def make_split(
     drawn = _draw(labels, aligned, kept, counts, seed)
     if spec.overlap * (spec.parties - 1) > len(drawn[1]):
         raise UserError(
-            f"an overlap of {spec.overlap} rows with each of {spec.parties - 1} parties needs more than the "
+            f"an overlap of {spec.overlap} rows with each of {spec.parties - 1} parties needs more "
+            "than the "
             f"{len(drawn[1])} rows of the active party's pool"
         )
     numbers = torch.arange(len(labels)) if rows is None else rows

@@ -23,9 +23,11 @@ class PartyTable:
     pool: Tensor  # (N_u, ...) unaligned rows of its own
     aligned: Tensor  # (N_a, ...) in the order common to all parties
     query: Tensor  # (n_q, ...) rows to predict, in the order common to all parties
-    spans: tuple[tuple[int, int], ...] | None = None  # tables: [start, end) of each source column; images: None
+    # tables: [start, end) of each source column; images: None
+    spans: tuple[tuple[int, int], ...] | None = None
     numbers: tuple[int, ...] = ()  # tables: features that are numbers, not 0/1
-    further: Tensor | None = None  # (n_f, ...) rows shared with the active party and not with everybody
+    # (n_f, ...) rows shared with the active party and not with everybody
+    further: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -38,10 +40,15 @@ class PartyTable:
         for part in (self.aligned, self.query, self.further):
             assert part is not None
             if part.shape[1:] != self.pool.shape[1:] or part.dtype != self.pool.dtype:
-                raise UserError(f"{self.name}: pool, aligned and query rows must have the same columns")
+                raise UserError(
+                    f"{self.name}: pool, aligned and query rows must have the same columns"
+                )
         for what, part in (("pool", self.pool), ("aligned", self.aligned), ("query", self.query)):
             if part.is_floating_point() and not torch.isfinite(part).all():
-                raise UserError(f"{self.name}: its {what} rows hold a value that is not finite; clean them first")
+                raise UserError(
+                    f"{self.name}: its {what} rows hold a value that is not finite; clean them "
+                    "first"
+                )
 
 
 @dataclass
@@ -67,7 +74,8 @@ class Further:
 
 @dataclass(frozen=True)
 class Labels:
-    """The active party's labels, and labels that exist in a simulation only (to measure, never to train)."""
+    """The active party's labels, and labels that exist in a simulation only (to measure, never to
+    train)."""
 
     classes: int  # Z
     aligned: Tensor  # (N_a,) int64
@@ -89,7 +97,10 @@ def party_tables(dataset: Dataset, split: Split, parties: int | None = None) -> 
     parties = len(split.pools) if parties is None else parties
     if parties != len(split.pools):
         raise UserError(f"the split is for {len(split.pools)} parties, not {parties}")
-    return [_party_table(dataset, split, party, views) for party, views in enumerate(party_views(dataset, parties))]
+    return [
+        _party_table(dataset, split, party, views)
+        for party, views in enumerate(party_views(dataset, parties))
+    ]
 
 
 def _party_table(dataset: Dataset, split: Split, party: int, views: list[int]) -> PartyTable:
@@ -109,7 +120,8 @@ def _party_table(dataset: Dataset, split: Split, party: int, views: list[int]) -
 
 
 def encode_columns(table: Any, fit_rows: Tensor) -> tuple[Tensor, TableEncoder]:
-    """All rows of a pyarrow Table as features (n, D), and the encoder, which learnt from `fit_rows` only."""
+    """All rows of a pyarrow Table as features (n, D), and the encoder, which learnt from `fit_rows`
+    only."""
     keep = np.zeros(table.num_rows, np.bool_)
     keep[fit_rows.numpy()] = True
     encoder = TableEncoder.fit(table, FeatureSpec(tuple(table.column_names)), "the table", keep)

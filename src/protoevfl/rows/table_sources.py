@@ -1,4 +1,5 @@
-"""Adult and Credit: columns of numbers and categories as they come; encoding happens at the party (features.py)."""
+"""Adult and Credit: columns of numbers and categories as they come; encoding happens at the party
+(features.py)."""
 
 import csv
 import gzip
@@ -20,7 +21,8 @@ ADULT = fetch.Remote(
     sha256="d99d5b2c07ff6c7e09b6e0cefe115f6835d5c7b6efebdb9276238f1243c6369b",
     unpack=uci.adult_csv,
     advice="It is made from adult.zip of https://archive.ics.uci.edu/dataset/2/adult: "
-    "run once where that site can be reached, or put the file into a folder and set PROTOEVFL_DATA to it",
+    "run once where that site can be reached, or put the file into a folder and set PROTOEVFL_DATA "
+    "to it",
 )
 CREDIT = fetch.Remote(
     file="credit.csv.gz",
@@ -28,10 +30,20 @@ CREDIT = fetch.Remote(
     sha256="f7b7d22d1f8dd27dadb25d4b78d8a4ae7c441ab6cc12d1ea58c0efc54d4d1788",
     unpack=uci.credit_csv,
     advice="It is made from https://archive.ics.uci.edu/dataset/350: "
-    "run once where that site can be reached, or put the file into a folder and set PROTOEVFL_DATA to it",
+    "run once where that site can be reached, or put the file into a folder and set PROTOEVFL_DATA "
+    "to it",
 )
 ADULT_TEXT = frozenset(
-    {"workclass", "education", "marital-status", "occupation", "relationship", "race", "sex", "native-country"}
+    {
+        "workclass",
+        "education",
+        "marital-status",
+        "occupation",
+        "relationship",
+        "race",
+        "sex",
+        "native-country",
+    }
 )
 INCOMES = ("<=50K", ">50K")
 CREDIT_CODES = frozenset({"SEX", "EDUCATION", "MARRIAGE"})
@@ -48,7 +60,9 @@ def _read_table(path: Path, header: Sequence[str]) -> dict[str, list[str]]:
         raise UserError(f"{path} must have the columns {', '.join(header)}; fetch it again")
     if len(rows) < 2:
         raise UserError(f"{path} has a header and no rows; fetch it again")
-    return {name: list(values) for name, values in zip(header, zip(*rows[1:], strict=True), strict=True)}
+    return {
+        name: list(values) for name, values in zip(header, zip(*rows[1:], strict=True), strict=True)
+    }
 
 
 def _category(text: list[str]) -> Any:
@@ -57,10 +71,14 @@ def _category(text: list[str]) -> Any:
 
 
 def _codes(path: Path, name: str, text: list[str], known: Sequence[str]) -> Array:
-    """(n,) which of the known values each row holds; the labels depend on it, so nothing else is let in."""
+    """(n,) which of the known values each row holds; the labels depend on it, so nothing else is
+    let in."""
     code = {value: i for i, value in enumerate(known)}
     if wrong := [value for value in text if value not in code]:
-        raise UserError(f"{path}: column '{name}' holds '{wrong[0]}', not one of {', '.join(known)}; fetch it again")
+        raise UserError(
+            f"{path}: column '{name}' holds '{wrong[0]}', not one of {', '.join(known)}; fetch it "
+            "again"
+        )
     return np.array([code[value] for value in text], dtype=np.int64)
 
 
@@ -68,12 +86,17 @@ def _number(name: str, text: list[str]) -> Any:
     try:
         return pa.array(np.array(text, dtype=np.float64))
     except ValueError as error:
-        raise UserError(f"column '{name}' must hold numbers ({error}); fetch the file again") from error
+        raise UserError(
+            f"column '{name}' must hold numbers ({error}); fetch the file again"
+        ) from error
 
 
 def _columns(table: Mapping[str, list[str]], categories: Collection[str]) -> Any:
     return pa.table(
-        {name: _category(text) if name in categories else _number(name, text) for name, text in table.items()}
+        {
+            name: _category(text) if name in categories else _number(name, text)
+            for name, text in table.items()
+        }
     )
 
 
@@ -82,7 +105,10 @@ def adult(root: str | Path | None) -> Dataset:
     table = _read_table(path, uci.ADULT_COLUMNS)
     is_test = _codes(path, "split", table.pop("split"), ("train", "test")) == 1
     labels = _codes(path, "income", table.pop("income"), INCOMES)
-    train, test = torch.from_numpy(np.flatnonzero(~is_test)), torch.from_numpy(np.flatnonzero(is_test))
+    train, test = (
+        torch.from_numpy(np.flatnonzero(~is_test)),
+        torch.from_numpy(np.flatnonzero(is_test)),
+    )
     if not len(train):
         raise UserError(f"{path} has no train rows; fetch it again")
     columns = _columns(table, ADULT_TEXT)

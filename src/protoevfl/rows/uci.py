@@ -1,8 +1,9 @@
 """The official UCI files of Adult and Credit, turned into the CSV layout that `sources` reads.
 
-`adult.csv`: the rows of adult.data (split = train), then those of adult.test (split = test); spaces after commas
-and the full stop after test labels removed. `credit.csv`: UCI's data.csv (ID, X1 to X23, Y) under its usual
-column names, all values whole numbers. No value is changed, so the result is known by its sha256.
+`adult.csv`: the rows of adult.data (split = train), then those of adult.test (split = test); spaces
+after commas and the full stop after test labels removed. `credit.csv`: UCI's data.csv (ID, X1 to
+X23, Y) under its usual column names, all values whole numbers. No value is changed, so the result
+is known by its sha256.
 """
 
 import csv
@@ -11,7 +12,15 @@ import zipfile
 
 ADULT_COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
-    *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country"),
+    *(
+        "relationship",
+        "race",
+        "sex",
+        "capital-gain",
+        "capital-loss",
+        "hours-per-week",
+        "native-country",
+    ),
     *("income", "split"),
 )
 CREDIT_COLUMNS = (
@@ -41,7 +50,8 @@ def _member(files: zipfile.ZipFile, name: str) -> str:
 
 
 def _adult_row(line: str) -> str:
-    """One row without the spaces after commas and the full stop of test labels; '' for comments and blanks."""
+    """One row without the spaces after commas and the full stop of test labels; '' for comments and
+    blanks."""
     if not line.strip() or line.startswith("|"):
         return ""
     return ",".join(value.strip() for value in line.rstrip().removesuffix(".").split(","))

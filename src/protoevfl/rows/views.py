@@ -1,10 +1,11 @@
 """Which views or columns each party holds.
 
-Images of four quadrants and tables (columns cut in four parts, in their order) are dealt in pairs of parts:
-(0,1) (2,3) (0,2) (1,3) for the paper's four parties, then (0,3) (1,2); the seventh and eighth party hold the
-first two pairs again, because there are only six. Twelve camera views are dealt evenly where 12 / M is whole
-(four parties: 0-2, 3-5, 6-8, 9-11); else three neighbouring views a party, starts spread evenly around the
-circle, so that neighbours overlap and all twelve are held. Party 0 is the active one.
+Images of four quadrants and tables (columns cut in four parts, in their order) are dealt in pairs
+of parts: (0,1) (2,3) (0,2) (1,3) for the paper's four parties, then (0,3) (1,2); the seventh and
+eighth party hold the first two pairs again, because there are only six. Twelve camera views are
+dealt evenly where 12 / M is whole (four parties: 0-2, 3-5, 6-8, 9-11); else three neighbouring
+views a party, starts spread evenly around the circle, so that neighbours overlap and all twelve are
+held. Party 0 is the active one.
 """
 
 import numpy as np
@@ -18,13 +19,18 @@ MOST_PARTIES = len(PAIRS)
 
 
 def party_views(dataset: Dataset, parties: int) -> list[list[int]]:
-    """The indices into the view axis (images) or the columns (tables) that each of M = 2..8 parties holds."""
+    """The indices into the view axis (images) or the columns (tables) that each of M = 2..8 parties
+    holds."""
     if not 2 <= parties <= MOST_PARTIES:
-        raise UserError(f"{dataset.name} can be divided between 2 to {MOST_PARTIES} parties, not {parties}")
+        raise UserError(
+            f"{dataset.name} can be divided between 2 to {MOST_PARTIES} parties, not {parties}"
+        )
     if dataset.views == 12 and isinstance(dataset.features, Tensor):
         return circle_views(parties)
     if dataset.views < 4:
-        raise UserError(f"{dataset.name} has {dataset.views} columns; at least 4 are needed to cut four parts")
+        raise UserError(
+            f"{dataset.name} has {dataset.views} columns; at least 4 are needed to cut four parts"
+        )
     return pair_views(dataset.views, parties)
 
 

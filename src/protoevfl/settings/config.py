@@ -1,7 +1,7 @@
 """`protoevfl.toml`: parties, label, method, privacy and alignment, checked before any data is read.
 
-`load` checks every key and value; `resolve` then looks at the files' headers (never at their rows) and says which
-columns are features. Paths are relative to the configuration file.
+`load` checks every key and value; `resolve` then looks at the files' headers (never at their rows)
+and says which columns are features. Paths are relative to the configuration file.
 """
 
 from collections.abc import Mapping
@@ -41,8 +41,10 @@ class FileConfig:
     """A party's file and which of its columns are used: in [[party]] and in party.toml."""
 
     file: Path  # .parquet, .csv, .csv.gz or .csv.zst; relative to this file
-    id: Annotated[tuple[str, ...], Listed("the name of a column", least=1)]  # column or columns that make the id
-    features: Annotated[tuple[str, ...] | None, Listed(every=True)] = None  # columns, or "all" but id, label, image
+    # column or columns that make the id
+    id: Annotated[tuple[str, ...], Listed("the name of a column", least=1)]
+    # columns, or "all" but id, label, image
+    features: Annotated[tuple[str, ...] | None, Listed(every=True)] = None
     exclude: NAMES = ()  # columns that are not used
     categorical: NAMES = ()  # whole numbers that are codes
     numeric: NAMES = ()  # texts that are numbers
@@ -54,16 +56,24 @@ class PartyConfig(FileConfig):
     """One [[party]]."""
 
     name: Annotated[str, FOLDER]  # of the party
-    image: ImageSpec | None = None  # a column of lists of pixels and its shape, in place of features
+    # a column of lists of pixels and its shape, in place of features
+    image: ImageSpec | None = None
 
     def __post_init__(self) -> None:
         if self.name == "owner":
-            raise UserError("name must be another one than 'owner': a run keeps the label owner's part in that folder")
+            raise UserError(
+                "name must be another one than 'owner': a run keeps the label owner's part in that "
+                "folder"
+            )
         if self.features is not None and self.exclude:
-            raise UserError(f"party '{self.name}': exclude goes with features = \"all\"; leave one of the two out")
+            raise UserError(
+                f"party '{self.name}': exclude goes with features = \"all\"; leave one of the two "
+                "out"
+            )
         if self.image and not _is_shape(self.image.shape):
             raise UserError(
-                f"party '{self.name}' image: shape must be [height, width] or [channels, height, width], "
+                f"party '{self.name}' image: shape must be [height, width] or [channels, height, "
+                "width], "
                 f"not {list(self.image.shape)}"
             )
 
@@ -79,20 +89,27 @@ class LabelConfig:
 class MethodConfig:
     name: Annotated[str, OneOf(tuple(METHODS))] = "proto_evfl"  # see the methods below
     preset: TEXT = "default"  # named settings of the method
-    overrides: Mapping[str, Any] = field(default_factory=dict)  # settings of the method, dotted names
+    # settings of the method, dotted names
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class PrivacyConfig:
     """None leaves the value to the preset."""
 
-    preset: Annotated[str, OneOf(("default", "one_way", "none"))] = "default"  # what the values below start from
+    # what the values below start from
+    preset: Annotated[str, OneOf(("default", "one_way", "none"))] = "default"
     clip: Annotated[float, Between(1e-6, 1e6)] | None = None  # largest norm of an embedding
-    prototype_noise: Annotated[float, Between(0, 1e6)] | None = None  # on what is sent about classes
-    embedding_noise: Annotated[float, Between(0, 1e6)] | None = None  # added by each party, as a multiple of clip
-    label_epsilon: Annotated[float, Between(1e-3, 1e3)] | None = None  # randomised response on labels
-    minimum_class_rows: Annotated[int, Between(0)] | None = None  # a class with fewer rows is not shown to others
-    epsilon_budget: Annotated[float, Between(1e-3, 1e6)] | None = None  # the run stops before it spends more
+    # on what is sent about classes
+    prototype_noise: Annotated[float, Between(0, 1e6)] | None = None
+    # added by each party, as a multiple of clip
+    embedding_noise: Annotated[float, Between(0, 1e6)] | None = None
+    # randomised response on labels
+    label_epsilon: Annotated[float, Between(1e-3, 1e3)] | None = None
+    # a class with fewer rows is not shown to others
+    minimum_class_rows: Annotated[int, Between(0)] | None = None
+    # the run stops before it spends more
+    epsilon_budget: Annotated[float, Between(1e-3, 1e6)] | None = None
     delta: Annotated[float, Between(1e-15, 0.1)] = 1e-5  # of the budget
 
 
@@ -100,22 +117,29 @@ class PrivacyConfig:
 class AlignmentConfig:
     casefold: bool = False  # true: "Ab1" and "AB1" are the same customer
     minimum: Annotated[int, Between(1)] = 50  # refuse to go on with fewer common rows
-    on_bad_ids: Annotated[str, BAD_IDS] = "refuse"  # drop: leave out rows whose id is missing or repeated
+    # drop: leave out rows whose id is missing or repeated
+    on_bad_ids: Annotated[str, BAD_IDS] = "refuse"
     processes: Annotated[int, Between(0, 1024)] = 0  # 0: one per processor core
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """protoevfl.toml. The file says `party` for each of the `parties`; `path` is the file itself."""
+    """protoevfl.toml. The file says `party` for each of the `parties`; `path` is the file
+    itself."""
 
-    __pydantic_config__: ClassVar[Any] = {"alias_generator": lambda name: {"parties": "party"}.get(name, name)}
+    __pydantic_config__: ClassVar[Any] = {
+        "alias_generator": lambda name: {"parties": "party"}.get(name, name)
+    }
     path: Path
     version: int = VERSION  # of this format
     output: Path = Path("run")  # folder for results; each party's part has its own folder in it
     seed: Annotated[int, Between(0)] = 0  # of everything random
-    test: Annotated[float, Between(0, 0.9)] = 0.2  # share of the aligned rows kept aside to measure accuracy
-    validation: Annotated[float, Between(0, 0.9)] = 0.0  # share of the others kept aside to compare settings with
-    pool: Annotated[int, Between(0)] = 100_000  # most unaligned rows a party trains its extractor on
+    # share of the aligned rows kept aside to measure accuracy
+    test: Annotated[float, Between(0, 0.9)] = 0.2
+    # share of the others kept aside to compare settings with
+    validation: Annotated[float, Between(0, 0.9)] = 0.0
+    # most unaligned rows a party trains its extractor on
+    pool: Annotated[int, Between(0)] = 100_000
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"  # where to train
     label: LabelConfig
     parties: tuple[PartyConfig, ...]
@@ -147,7 +171,8 @@ def template() -> str:
 
 
 def load(path: Path | str) -> Config:
-    """Read and check a configuration; UserError names the key, the nearest known one, and what is allowed."""
+    """Read and check a configuration; UserError names the key, the nearest known one, and what is
+    allowed."""
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path} does not exist; `protoevfl init` writes one to fill in")
@@ -157,7 +182,9 @@ def load(path: Path | str) -> Config:
 def parse(values: Mapping[str, Any], path: Path) -> Config:
     """The same from a dictionary; `path` is the file that relative paths start from."""
     if values.get("version", VERSION) != VERSION:
-        raise UserError(f"{path.name} is of version {values['version']}; this program reads version {VERSION}")
+        raise UserError(
+            f"{path.name} is of version {values['version']}; this program reads version {VERSION}"
+        )
     config = checked(Config, values, path.name, path=str(path))
     _check_parties(config)
     folder = path.parent
@@ -171,7 +198,10 @@ def parse(values: Mapping[str, Any], path: Path) -> Config:
 def resolve(config: Config) -> dict[str, PartyFile]:
     """Check every named column against the headers and settle which columns are features."""
     label = config.label
-    return {p.name: resolve_file(p, label.column if p.name == label.party else None) for p in config.parties}
+    return {
+        p.name: resolve_file(p, label.column if p.name == label.party else None)
+        for p in config.parties
+    }
 
 
 def _check_parties(config: Config) -> None:
@@ -191,7 +221,8 @@ def _check_parties(config: Config) -> None:
         check_kinds(f"{where} party '{party.name}'", party.categorical, party.numeric)
     if config.label.party not in names:
         raise UserError(
-            f"{where} [label]: party = '{config.label.party}' is unknown; {nearest(config.label.party, names)}"
+            f"{where} [label]: party = '{config.label.party}' is unknown; "
+            f"{nearest(config.label.party, names)}"
         )
 
 
@@ -200,7 +231,8 @@ def _is_shape(shape: tuple[int, ...]) -> bool:
 
 
 def resolve_file(party: PartyConfig, label_column: str | None) -> PartyFile:
-    """One party's columns against the header of its file; only the label party has a label column."""
+    """One party's columns against the header of its file; only the label party has a label
+    column."""
     info = scan(party.file)
     label = {label_column} if label_column else set()
     image = {party.image.column} if party.image else set()
@@ -208,14 +240,26 @@ def resolve_file(party: PartyConfig, label_column: str | None) -> PartyFile:
     taken = {*party.id, *label, *image}
     for column in party.features or ():
         if column in taken:
-            raise UserError(f"{party.name}: '{column}' is an id, label or image column and cannot be a feature as well")
+            raise UserError(
+                f"{party.name}: '{column}' is an id, label or image column and cannot be a feature "
+                "as well"
+            )
     features = party.features
     if features is None:
-        features = tuple(n for n in info.names if n not in taken and n not in party.exclude) if not image else ()
+        features = (
+            tuple(n for n in info.names if n not in taken and n not in party.exclude)
+            if not image
+            else ()
+        )
     if image and features:
-        raise UserError(f"{party.name} has an image column and other features; give each a [[party]] of its own")
+        raise UserError(
+            f"{party.name} has an image column and other features; give each a [[party]] of its own"
+        )
     if not image and not features:
-        raise UserError(f"{party.name} has no feature columns left; its columns are {', '.join(info.names[:20])}")
+        raise UserError(
+            f"{party.name} has no feature columns left; its columns are "
+            f"{', '.join(info.names[:20])}"
+        )
     spec = FeatureSpec(features, party.categorical, party.numeric, party.max_categories)
     spec.check(party.name)
     return PartyFile(party, info, spec)

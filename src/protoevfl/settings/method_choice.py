@@ -1,4 +1,5 @@
-"""A method and its privacy settings as plain JSON values, so that a kept run does not depend on later presets."""
+"""A method and its privacy settings as plain JSON values, so that a kept run does not depend on
+later presets."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -11,7 +12,8 @@ from protoevfl.settings.config import PrivacyConfig
 from protoevfl.settings.presets import build, settings
 from protoevfl.validation import dotted, over_shipped
 
-ONE_WAY = ("local", "ss_vfl_i")  # nothing derived from labels leaves the owner, whatever the settings
+# nothing derived from labels leaves the owner, whatever the settings
+ONE_WAY = ("local", "ss_vfl_i")
 CENTRAL = ("upper_bound", "pooled_boosting")  # need all columns in one place: no federated run
 BENCH_ONLY = ("vertical_logistic",)  # keep no model that could predict later
 
@@ -32,22 +34,36 @@ def kind_of(kinds: Iterable[str]) -> str:
 
 
 def choose_method(
-    name: str, preset: str, kind: str, overrides: Mapping[str, Any], privacy: PrivacyConfig | None = None
+    name: str,
+    preset: str,
+    kind: str,
+    overrides: Mapping[str, Any],
+    privacy: PrivacyConfig | None = None,
 ) -> Method:
     """The method for a kind of data; in one-way mode without the rounds that are made of labels."""
     if name in CENTRAL:
-        raise UserError(f"{name} needs all columns in one place, which separate files do not give; use another method")
+        raise UserError(
+            f"{name} needs all columns in one place, which separate files do not give; use another "
+            "method"
+        )
     if name in BENCH_ONLY:
-        raise UserError(f"{name} keeps no model to predict with later; it is for `protoevfl bench`, use another method")
+        raise UserError(
+            f"{name} keeps no model to predict with later; it is for `protoevfl bench`, use "
+            "another method"
+        )
     given = dict(overrides)
     if kind == "mixed":
         given = {**_equal_widths(name, preset, overrides), **given}
     method = build(name, preset, _presets_of(kind), given)
     if privacy is None or privacy.preset != "one_way" or name in ONE_WAY:
         return method
-    rounds = next((f for f in method_facts(method)["settings"] if f in ("rounds", "rounds.count")), None)
+    rounds = next(
+        (f for f in method_facts(method)["settings"] if f in ("rounds", "rounds.count")), None
+    )
     if rounds is None:
-        raise UserError(f'{name} sends what it derives from labels; [privacy] preset = "one_way" needs proto_evfl')
+        raise UserError(
+            f'{name} sends what it derives from labels; [privacy] preset = "one_way" needs proto_evfl'
+        )
     return build(name, preset, _presets_of(kind), {**given, rounds: 0})
 
 
@@ -56,11 +72,13 @@ def _presets_of(kind: str) -> str:
 
 
 def _equal_widths(name: str, preset: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Parties of columns and of images must send embeddings of one width: the output layer, of the method's width."""
+    """Parties of columns and of images must send embeddings of one width: the output layer, of the
+    method's width."""
     settings = method_facts(build(name, preset, "table", overrides))["settings"]
     if not {"width", "layers"} <= set(settings):
         raise UserError(
-            f"some parties hold images and others columns, whose embeddings differ under {name}; use proto_evfl"
+            f"some parties hold images and others columns, whose embeddings differ under {name}; "
+            "use proto_evfl"
         )
     return {"layers": ["output"]}
 
@@ -69,7 +87,8 @@ def privacy_settings(
     privacy: PrivacyConfig, method: str, preset: str = "default", kind: str = "table",
     overrides: Mapping[str, Any] | None = None,
 ) -> PrivacySettings:  # fmt: skip
-    """Defences of the method's preset with the configuration's own values on top; "none" starts from nothing."""
+    """Defences of the method's preset with the configuration's own values on top; "none" starts
+    from nothing."""
     base: dict[str, Any] = {}
     if privacy.preset != "none":
         base = asdict(privacy_of(method, preset, _presets_of(kind), overrides or {}))
@@ -82,10 +101,16 @@ def privacy_settings(
         "epsilon": privacy.epsilon_budget,
         "delta": privacy.delta,
     }
-    return settings_from({**base, **{name: value for name, value in given.items() if value is not None}})
+    return settings_from(
+        {**base, **{name: value for name, value in given.items() if value is not None}}
+    )
 
 
-def privacy_of(method: str, preset: str, dataset: str, overrides: Mapping[str, Any]) -> PrivacySettings:
+def privacy_of(
+    method: str, preset: str, dataset: str, overrides: Mapping[str, Any]
+) -> PrivacySettings:
     """The privacy settings of a preset ("privacy.*") with overrides on top."""
-    shipped, given = (split_overrides(values)[1] for values in (settings(method, preset, dataset), overrides))
+    shipped, given = (
+        split_overrides(values)[1] for values in (settings(method, preset, dataset), overrides)
+    )
     return over_shipped(PrivacySettings, shipped, given, "privacy")

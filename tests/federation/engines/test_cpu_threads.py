@@ -1,4 +1,5 @@
-"""Two halves side by side give what one batched model gives; errors, Ctrl-C and torch's switches pass through."""
+"""Two halves side by side give what one batched model gives; errors, Ctrl-C and torch's switches
+pass through."""
 
 import doctest
 from collections.abc import Iterator
@@ -27,7 +28,9 @@ def two_threads() -> Iterator[None]:
 
 
 def engine() -> Stacked:
-    return Stacked(quick("proto_evfl", warm__epochs=3), {a: image_table(*a) for a in WHERE}, party_keys(2, 3))
+    return Stacked(
+        quick("proto_evfl", warm__epochs=3), {a: image_table(*a) for a in WHERE}, party_keys(2, 3)
+    )
 
 
 def test_examples_run() -> None:

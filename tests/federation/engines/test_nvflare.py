@@ -1,4 +1,5 @@
-"""The module that touches NVFlare: jobs carry names and plain values only; nothing else needs the package."""
+"""The module that touches NVFlare: jobs carry names and plain values only; nothing else needs the
+package."""
 
 import json
 import subprocess
@@ -12,10 +13,22 @@ from protoevfl.federation.engines import nvflare
 
 def test_a_job_holds_two_class_names_their_arguments_and_no_code(tmp_path: Path) -> None:
     nvflare.write_job(
-        tmp_path / "job", "run-1", ["bank", "shop"], ("a.Hub", {"active": "bank"}), ("a.Site", {"spec": "{}"})
+        tmp_path / "job",
+        "run-1",
+        ["bank", "shop"],
+        ("a.Hub", {"active": "bank"}),
+        ("a.Site", {"spec": "{}"}),
     )
-    files = sorted(p.relative_to(tmp_path / "job").as_posix() for p in (tmp_path / "job").rglob("*") if p.is_file())
-    assert files == ["app/config/config_fed_client.json", "app/config/config_fed_server.json", "meta.json"]
+    files = sorted(
+        p.relative_to(tmp_path / "job").as_posix()
+        for p in (tmp_path / "job").rglob("*")
+        if p.is_file()
+    )
+    assert files == [
+        "app/config/config_fed_client.json",
+        "app/config/config_fed_server.json",
+        "meta.json",
+    ]
     texts = [json.loads((tmp_path / "job" / name).read_text()) for name in files]
     paths = {part["path"] for text in texts for part in text.get("components", [])}
     assert paths == {"a.Hub", "a.Site"}

@@ -1,6 +1,8 @@
-"""The stacked engine gives what the loop gives: parties of any shape, seeds of different lengths, several methods.
+"""The stacked engine gives what the loop gives: parties of any shape, seeds of different lengths,
+several methods.
 
-Batched products add up in another order, so all is compared in double precision (tests/precision.py says why).
+Batched products add up in another order, so all is compared in double precision (tests/precision.py
+says why).
 """
 
 from typing import Any
@@ -16,7 +18,16 @@ from protoevfl.federation.party import Party
 from protoevfl.messages import BackwardBatch, Embed, Embeddings, ForwardBatch, WarmUp, values
 from protoevfl.method import Method
 from protoevfl.rows.table import PartyTable
-from tests.tiny import ALIGNED, addresses, column_table, finish, image_table, owner, party_keys, quick
+from tests.tiny import (
+    ALIGNED,
+    addresses,
+    column_table,
+    finish,
+    image_table,
+    owner,
+    party_keys,
+    quick,
+)
 
 pytestmark = pytest.mark.usefixtures("doubles")
 SEEDS, PARTIES, TOLERANCE = 2, 3, 1e-6
@@ -53,7 +64,10 @@ def trained(method: Method, engine: InProcess | Stacked) -> list[Tensor]:
 @METHODS
 @pytest.mark.parametrize("make", [images, columns])
 def test_predictions_equal_those_of_the_loop(method: Method, make: Any) -> None:
-    together, alone = trained(method, stacked(method, make())), trained(method, loop(method, make()))
+    together, alone = (
+        trained(method, stacked(method, make())),
+        trained(method, loop(method, make())),
+    )
     for a, b in zip(together, alone, strict=True):
         torch.testing.assert_close(a, b, atol=TOLERANCE, rtol=0)
     assert (together[0] - together[1]).abs().max() > 0.02  # what the seeds differ by
@@ -126,11 +140,15 @@ def test_optimisers_live_on_when_members_are_asked_one_by_one() -> None:
 
 @pytest.mark.parametrize("layers", [["output"], ["output", "hidden"]], ids=len)
 def test_requests_of_different_types_in_one_exchange(layers: list[str]) -> None:
-    """With inner layers a party notes figures of its layers at its first embedding, each at its own time."""
+    """With inner layers a party notes figures of its layers at its first embedding, each at its own
+    time."""
     method = quick("proto_evfl", warm__epochs=6, layers=layers)
     tables = {a: t for a, t in images().items() if a[0] == 0}
     requests = {(0, 0): WarmUp(), (0, 1): Embed("query"), (0, 2): Embed("aligned")}
-    one, other = loop(method, tables).exchange(requests), Stacked(method, tables, party_keys(1, 3)).exchange(requests)
+    one, other = (
+        loop(method, tables).exchange(requests),
+        Stacked(method, tables, party_keys(1, 3)).exchange(requests),
+    )
     for a, reply in one.items():
         assert isinstance(reply, Embeddings)
         torch.testing.assert_close(values(other[a]), reply.values, atol=TOLERANCE, rtol=0)

@@ -1,11 +1,17 @@
-"""A party that answers with codes: what it reads off an owner that answers honestly, through a sign, and not at all."""
+"""A party that answers with codes: what it reads off an owner that answers honestly, through a
+sign, and not at all."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from protoevfl.core.prototypes import class_means
-from protoevfl.privacy.attacks.chosen_embeddings import calibration, chosen_embeddings, codes, spikes
+from protoevfl.privacy.attacks.chosen_embeddings import (
+    calibration,
+    chosen_embeddings,
+    codes,
+    spikes,
+)
 from protoevfl.privacy.defences.noise import SeededNoise
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.protocol import asking
@@ -31,7 +37,8 @@ def mirrored(f: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("rounds", [4, 7])
 def test_spikes_read_every_label_once_each_row_had_its_direction(rounds: int) -> None:
-    assert (spikes(honest, D, Z, rounds, NONE, 1.0).argmax(1) == LABELS).all()  # 4 x 12 directions for 40 rows
+    # 4 x 12 directions for 40 rows
+    assert (spikes(honest, D, Z, rounds, NONE, 1.0).argmax(1) == LABELS).all()
 
 
 def test_fewer_answers_tell_the_rows_of_their_blocks_alone() -> None:
@@ -51,7 +58,8 @@ def test_an_owner_that_says_nothing_gives_nothing_away() -> None:
     assert torch.equal(calibration(silent, D, ONE, 1.0), torch.eye(D, dtype=torch.float64))
     assert not spikes(silent, D, Z, 4, NONE, 1.0).any()
     for w in codes(silent, D, 4, NONE, 1.0, None).values():
-        assert (w.amax(1) - w.amin(1)).max() < 1e-6  # no class is preferred by more than rounding, about 1e-12
+        # no class is preferred by more than rounding, about 1e-12
+        assert (w.amax(1) - w.amin(1)).max() < 1e-6
 
 
 def test_no_answer_is_no_guess_and_all_ways_are_tried() -> None:
@@ -64,14 +72,19 @@ def test_no_answer_is_no_guess_and_all_ways_are_tried() -> None:
 def test_chosen_embeddings_are_exact_without_a_defence_and_bounded_with_one() -> None:
     _, labels = embeddings(0)
     rounds = 5
-    bare = chosen_embeddings(asking(BARE, labels, CLASSES, SeededNoise(0)), WIDTH, CLASSES, rounds, world.NONE)
+    bare = chosen_embeddings(
+        asking(BARE, labels, CLASSES, SeededNoise(0)), WIDTH, CLASSES, rounds, world.NONE
+    )
     assert best(bare, labels) == 1.0
     settings = PrivacySettings(prototype_noise=4.0, releases=1, rank=16)
     rates = []
     for seed in range(8):
         owner = asking(settings, labels, CLASSES, SeededNoise(seed))
         rates.append(chosen_embeddings(owner, WIDTH, CLASSES, rounds, world.NONE, rank=16))
-    means = [sum(score(r[name], labels, world.NONE, CLASSES).accuracy for r in rates) / 8 for name in rates[0]]
+    means = [
+        sum(score(r[name], labels, world.NONE, CLASSES).accuracy for r in rates) / 8
+        for name in rates[0]
+    ]
     assert max(means) <= settings.guess_bound(ROWS, CLASSES, rounds) + 0.04
 
 

@@ -14,7 +14,12 @@ def test_colluding_parties_solve_what_one_cannot() -> None:
     members = []
     for party in range(3):
         f, labels = embeddings(10, rows=400)
-        f = f @ torch.linalg.qr(torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(party)))[0]
+        f = (
+            f
+            @ torch.linalg.qr(
+                torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(party))
+            )[0]
+        )
         f = f + torch.randn(f.shape, generator=torch.Generator().manual_seed(party))
         said = [(party, q, r) for _, q, r in transcript(f, labels, BARE, 1)]
         members.append(views(said, 400, CLASSES, active=-1)[party])

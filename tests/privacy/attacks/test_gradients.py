@@ -1,4 +1,5 @@
-"""Gradient attacks on a split model: near perfect, since a row's gradient points along its class."""
+"""Gradient attacks on a split model: near perfect, since a row's gradient points along its
+class."""
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,8 @@ from ..world import CLASSES, ROWS, embeddings
 
 
 def split_run(seed: int, logits: bool) -> tuple[list[tuple[int, Message, Message]], torch.Tensor]:
-    """Ten epochs of a linear head (or none: the embedding is the logit vector) on fixed, uninformative embeddings."""
+    """Ten epochs of a linear head (or none: the embedding is the logit vector) on fixed,
+    uninformative embeddings."""
     g = torch.Generator().manual_seed(seed)
     labels = embeddings(seed)[1]
     z = torch.randn(ROWS, CLASSES if logits else 12, generator=g)
@@ -22,7 +24,10 @@ def split_run(seed: int, logits: bool) -> tuple[list[tuple[int, Message, Message
         rows = torch.arange(50) + 50 * (step % 2)
         part = z[rows].requires_grad_()
         (gradient,) = torch.autograd.grad(F.cross_entropy(part @ w, labels[rows]), part)
-        said += [(1, ForwardBatch(step, rows), Embeddings(z[rows])), (1, BackwardBatch(step, rows, gradient), Done())]
+        said += [
+            (1, ForwardBatch(step, rows), Embeddings(z[rows])),
+            (1, BackwardBatch(step, rows, gradient), Done()),
+        ]
     return said, labels
 
 

@@ -1,4 +1,5 @@
-"""The linear system of prototypes: exact where theory says so, individual labels without any class structure."""
+"""The linear system of prototypes: exact where theory says so, individual labels without any class
+structure."""
 
 import pytest
 import torch
@@ -29,7 +30,9 @@ def test_running_sums_are_differenced_to_exact_means(rule: str) -> None:
 def test_differencing_inverts_the_rules() -> None:
     before, mean = torch.ones(2, 3), torch.arange(6.0).view(2, 3)
     assert torch.allclose(differenced(before, before + 0.1 * mean, "paper", 0.1), mean, atol=1e-5)
-    assert torch.allclose(differenced(before, 0.9 * before + 0.1 * mean, "ema", 0.1), mean, atol=1e-5)
+    assert torch.allclose(
+        differenced(before, 0.9 * before + 0.1 * mean, "ema", 0.1), mean, atol=1e-5
+    )
 
 
 def test_class_sizes_come_out_of_the_prototypes_alone() -> None:
@@ -49,4 +52,6 @@ def test_known_labels_help() -> None:
     f, labels = embeddings(4, rows=400)
     seen = views(transcript(f, labels, BARE, 1), 400, CLASSES)[1]
     few, many = know(labels, 0, CLASSES, 0), know(labels, 40, CLASSES, 0)
-    assert best(linear_system(seen, many), labels, many) > best(linear_system(seen, few), labels, few)
+    assert best(linear_system(seen, many), labels, many) > best(
+        linear_system(seen, few), labels, few
+    )

@@ -15,7 +15,10 @@ from ..world import CLASSES, view
 def rates(k: int, seed: int = 0) -> dict[str, float]:
     seen, labels = view(seed, PrivacySettings())
     known = know(labels, k, CLASSES, seed)
-    return {n: score(g, labels, known, CLASSES).accuracy for n, g in no_communication(seen, known).items()}
+    return {
+        n: score(g, labels, known, CLASSES).accuracy
+        for n, g in no_communication(seen, known).items()
+    }
 
 
 def test_more_labels_help_and_none_leave_groups_only() -> None:
@@ -27,7 +30,11 @@ def test_messages_make_no_difference() -> None:
     seen, labels = view(0, PrivacySettings())
     known = know(labels, 2, CLASSES, 0)
     silent = replace(seen, exchanges=())
-    pairs = zip(no_communication(seen, known).values(), no_communication(silent, known).values(), strict=True)
+    pairs = zip(
+        no_communication(seen, known).values(),
+        no_communication(silent, known).values(),
+        strict=True,
+    )
     assert all(torch.equal(a.labels, b.labels) for a, b in pairs)
 
 

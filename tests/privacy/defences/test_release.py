@@ -19,8 +19,15 @@ def silent(name: str, shape: tuple[int, ...]) -> Tensor:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**31), st.integers(0, 29), st.integers(0, 4), st.sampled_from([1e-30, 1.0, 1e30]))
-def test_one_label_moves_the_sums_by_at_most_the_sensitivity(seed: int, row: int, label: int, size: float) -> None:
+@given(
+    st.integers(0, 2**31),
+    st.integers(0, 29),
+    st.integers(0, 4),
+    st.sampled_from([1e-30, 1.0, 1e30]),
+)
+def test_one_label_moves_the_sums_by_at_most_the_sensitivity(
+    seed: int, row: int, label: int, size: float
+) -> None:
     """For any embeddings, also of a malicious party."""
     g = torch.Generator().manual_seed(seed)
     f = torch.randn(30, 6, generator=g) * size * torch.rand(30, 1, generator=g) ** 8
@@ -40,11 +47,16 @@ def test_without_noise_the_prototypes_point_to_their_classes() -> None:
 
 
 def test_noise_has_the_variance_it_is_charged_for() -> None:
-    """Recovered from the sums: the same noise on rows that cancel out, so that the release is noise alone."""
+    """Recovered from the sums: the same noise on rows that cancel out, so that the release is noise
+    alone."""
     heard: list[Tensor] = []
 
     def listening(name: str, shape: tuple[int, ...]) -> Tensor:
-        heard.append(torch.randn(shape, generator=torch.Generator().manual_seed(len(heard)), dtype=torch.float64))
+        heard.append(
+            torch.randn(
+                shape, generator=torch.Generator().manual_seed(len(heard)), dtype=torch.float64
+            )
+        )
         return heard[-1]
 
     f, y = embeddings(1)
@@ -63,14 +75,19 @@ def test_withheld_classes_are_zero_and_rank_is_never_too_large() -> None:
     assert mu.isfinite().all()
 
 
-@pytest.mark.parametrize("f", [torch.zeros(10, 3), torch.full((10, 3), 1e30), torch.eye(10, 3) * 1e-30])
+@pytest.mark.parametrize(
+    "f", [torch.zeros(10, 3), torch.full((10, 3), 1e30), torch.eye(10, 3) * 1e-30]
+)
 def test_degenerate_embeddings_give_finite_prototypes(f: Tensor) -> None:
     mu = release(f, torch.arange(10) % CLASSES, torch.ones(CLASSES), silent, sigma=0.0, rank=2)
     assert mu.isfinite().all()
 
 
-def test_the_guess_bound_is_reached_by_an_attacker_who_knows_all_other_labels_and_by_none_better() -> None:
-    """The bound is exact, not merely safe: 60 runs x 100 rows, three parties that pool what they have."""
+def test_the_guess_bound_is_reached_by_an_attacker_who_knows_all_other_labels_and_by_none_better() -> (
+    None
+):
+    """The bound is exact, not merely safe: 60 runs x 100 rows, three parties that pool what they
+    have."""
     rows, classes, sigma, runs = 100, 10, 4.0, 60
     alone, joint = 0.0, 0.0
     for run in range(runs):
@@ -81,7 +98,8 @@ def test_the_guess_bound_is_reached_by_an_attacker_who_knows_all_other_labels_an
         for _ in range(3):
             x = coordinates(torch.randn(rows, 30, generator=g), 16)
             sums = member.T @ x + sigma * torch.randn(classes, 16, generator=g, dtype=torch.float64)
-            others = (x @ x.T) @ member - (x * x).sum(1, keepdim=True) * member  # what all other rows contribute
+            # what all other rows contribute
+            others = (x @ x.T) @ member - (x * x).sum(1, keepdim=True) * member
             scores.append(x @ sums.T - others)
         alone += float((scores[0].argmax(1) == y).double().mean()) / runs
         joint += float((sum(scores).argmax(1) == y).double().mean()) / runs  # type: ignore[union-attr]

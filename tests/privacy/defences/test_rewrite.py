@@ -24,4 +24,6 @@ def test_permutation_and_back() -> None:
     order = torch.tensor([2, 0, 1])
     sent = permuted(message(), order)
     assert torch.equal(sent.prototypes[0], message().prototypes[2])
-    assert torch.equal(unpermuted(Learned(torch.zeros(1, 2), sent.prior), order).prior, message().prior)
+    assert torch.equal(
+        unpermuted(Learned(torch.zeros(1, 2), sent.prior), order).prior, message().prior
+    )

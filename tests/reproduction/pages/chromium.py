@@ -1,4 +1,5 @@
-"""Headless Chromium for tests of the page; tests skip where there is none (Debian: apt-get install chromium)."""
+"""Headless Chromium for tests of the page; tests skip where there is none (Debian: apt-get install
+chromium)."""
 
 import shutil
 import subprocess
@@ -6,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BROWSER = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -40,7 +43,13 @@ COLLECTOR = """<script>
 def browse(profile: Path, *arguments: str) -> str:
     """Runs Chromium once with a fresh profile and returns what it printed."""
     assert BROWSER is not None
-    command = [BROWSER, *FLAGS, f"--user-data-dir={profile}", "--virtual-time-budget=3000", *arguments]
+    command = [
+        BROWSER,
+        *FLAGS,
+        f"--user-data-dir={profile}",
+        "--virtual-time-budget=3000",
+        *arguments,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
@@ -49,7 +58,10 @@ def browse(profile: Path, *arguments: str) -> str:
 def dom(page: Path, profile: Path, fragment: str = "") -> str:
     """The document after its scripts ran, with the collector in front."""
     watched = page.with_name("watched-" + page.name)
-    watched.write_text(page.read_text(encoding="utf-8").replace("<head>", "<head>" + COLLECTOR, 1), encoding="utf-8")
+    watched.write_text(
+        page.read_text(encoding="utf-8").replace("<head>", "<head>" + COLLECTOR, 1),
+        encoding="utf-8",
+    )
     return browse(profile, "--dump-dom", watched.as_uri() + fragment)
 
 

@@ -7,7 +7,12 @@ from protoevfl.bench.run import RunConfig
 from protoevfl.reproduction.pages.averages import groups, mean, spread, stacked
 from protoevfl.reproduction.spec import Cell
 
-SEEDS = [{"m": {"a": 0.5, "r": [1.0, None]}}, {"m": {"a": 0.7, "r": [0.0, 0.4]}}, {"m": {"a": None}}, {}]
+SEEDS = [
+    {"m": {"a": 0.5, "r": [1.0, None]}},
+    {"m": {"a": 0.7, "r": [0.0, 0.4]}},
+    {"m": {"a": None}},
+    {},
+]
 
 
 def test_the_mean_is_over_the_seeds_that_have_the_value() -> None:

@@ -32,13 +32,17 @@ def test_blocks_are_filled_and_the_rest_stays(tmp_path: Path) -> None:
 def test_one_quantity_and_one_figure_can_be_asked_for(tmp_path: Path) -> None:
     filling = Filling(fake.records(EXPERIMENTS["communication"].cells))
     assert filling.block("communication:accuracy", tmp_path).startswith("*Accuracy (%)")
-    assert filling.block("communication/messages", tmp_path).endswith("(figures/communication-messages.svg)")
+    assert filling.block("communication/messages", tmp_path).endswith(
+        "(figures/communication-messages.svg)"
+    )
     assert [path.name for path in filling.written] == ["communication-messages.svg"]
 
 
 def test_further_seeds_decide_close_cases_and_change_no_other_table(tmp_path: Path) -> None:
     names = ("margins", "accuracy_tables")
-    cells = [cell for name in names for cell in EXPERIMENTS[name].cells if cell.config.dataset == "adult"]
+    cells = [
+        cell for name in names for cell in EXPERIMENTS[name].cells if cell.config.dataset == "adult"
+    ]
     five, seven = (Filling(fake.records(cells, range(seeds))) for seeds in (5, 7))
     assert five.block("accuracy_tables", tmp_path) == seven.block("accuracy_tables", tmp_path)
     assert "over 5 seeds" in five.block("margins", tmp_path)

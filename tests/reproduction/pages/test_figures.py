@@ -9,7 +9,10 @@ from tests.reproduction import fake
 
 
 def test_every_figure_an_experiment_asks_for_exists() -> None:
-    assert {name for e in EXPERIMENTS.values() for name in e.figures} <= {"overview", *figures.FIGURES}
+    assert {name for e in EXPERIMENTS.values() for name in e.figures} <= {
+        "overview",
+        *figures.FIGURES,
+    }
 
 
 def test_figures_draw_what_is_there_and_leave_out_the_rest() -> None:

@@ -22,7 +22,11 @@ def test_page_is_self_contained(page: Path) -> None:
 
 
 def test_page_escapes_what_comes_from_records() -> None:
-    record = {**fake.record(RunConfig(), 0), "method": "<script>alert(1)</script>", "commit": "</pre><b>"}
+    record = {
+        **fake.record(RunConfig(), 0),
+        "method": "<script>alert(1)</script>",
+        "commit": "</pre><b>",
+    }
     html = build([record], "<i>")
     assert "<script>alert" not in html
     assert "&lt;script&gt;alert" in html
@@ -50,7 +54,13 @@ def test_page_says_what_the_issue_asks_for(page: Path) -> None:
 def test_it_opens_with_what_was_found_and_ends_with_where_it_comes_from(page: Path) -> None:
     """Figures, claims, one table per experiment; the long tables are folded; provenance is last."""
     html = page.read_text(encoding="utf-8")
-    order = ["<figure>", 'id="claims"', 'id="accuracy_tables"', "<details><summary>All results", 'id="provenance"']
+    order = [
+        "<figure>",
+        'id="claims"',
+        'id="accuracy_tables"',
+        "<details><summary>All results",
+        'id="provenance"',
+    ]
     places = [html.index(mark) for mark in order]
     assert places == sorted(places)
     assert html.index("<table") > html.index("<figure>")
@@ -62,7 +72,9 @@ def test_it_opens_with_what_was_found_and_ends_with_where_it_comes_from(page: Pa
 
 def test_records_of_no_experiment_have_a_page_too() -> None:
     records = [
-        fake.record(RunConfig(dataset="mine", method=m), s) for m in ("vanilla", "proto_evfl") for s in (0, 1, 2)
+        fake.record(RunConfig(dataset="mine", method=m), s)
+        for m in ("vanilla", "proto_evfl")
+        for s in (0, 1, 2)
     ]
     html = build(records)
     assert "mine, 200 aligned rows: proto_evfl reaches" in html
@@ -70,14 +82,18 @@ def test_records_of_no_experiment_have_a_page_too() -> None:
 
 
 def test_sparse_records_do_not_break_the_page() -> None:
-    assert "<table" in build([{"dataset": "mine", "method": "vanilla", "seed": 0, "metrics": {"accuracy": 0.5}}])
+    assert "<table" in build(
+        [{"dataset": "mine", "method": "vanilla", "seed": 0, "metrics": {"accuracy": 0.5}}]
+    )
 
 
 def test_load_reads_files_and_folders_and_says_what_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "records.jsonl"
     with pytest.raises(UserError, match="there is no"):
         load(file)
-    with pytest.raises(UserError, match="holds no records and is no run directory; name a run directory"):
+    with pytest.raises(
+        UserError, match="holds no records and is no run directory; name a run directory"
+    ):
         load(tmp_path)
     files.append(file, fake.record(RunConfig(), 0))
     assert len(load(file)) == len(load(tmp_path)) == 1
@@ -94,5 +110,6 @@ def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
         assert "holds no records and is no run directory" in line
         assert "name a run directory (of `protoevfl train`) or a records file" in line
     assert not (tmp_path / "report.html").exists()
-    files.append(tmp_path / "z.jsonl", fake.record(RunConfig(), 0))  # known by what it holds, not by its name
+    # known by what it holds, not by its name
+    files.append(tmp_path / "z.jsonl", fake.record(RunConfig(), 0))
     assert len(load(tmp_path)) == 1

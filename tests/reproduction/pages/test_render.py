@@ -1,4 +1,5 @@
-"""The files of a reproduction: one page of Markdown, each experiment's CSV and pictures, one HTML page."""
+"""The files of a reproduction: one page of Markdown, each experiment's CSV and pictures, one HTML
+page."""
 
 import sys
 from pathlib import Path
@@ -13,11 +14,20 @@ from tests.reproduction import fake
 
 
 def test_every_file_that_is_named_is_there_and_steps_reach_the_end(tmp_path: Path) -> None:
-    chosen, records = [EXPERIMENTS["imbalance"], EXPERIMENTS["selection"]], tmp_path / "records.jsonl"
+    chosen, records = (
+        [EXPERIMENTS["imbalance"], EXPERIMENTS["selection"]],
+        tmp_path / "records.jsonl",
+    )
     for record in fake.records([cell for e in chosen for cell in e.cells]):
         files.append(records, record)
     steps: list[tuple[int, int]] = []
-    written = render(chosen, records, tmp_path / "out", png=False, step=lambda done, total: steps.append((done, total)))
+    written = render(
+        chosen,
+        records,
+        tmp_path / "out",
+        png=False,
+        step=lambda done, total: steps.append((done, total)),
+    )
     assert all(path.is_file() for path in written)
     assert len(written) == len(set(written))
     names = {path.name for path in written}

@@ -1,4 +1,5 @@
-"""Tables of the page: the same numbers as the Markdown tables, every setting, one line per party's pool."""
+"""Tables of the page: the same numbers as the Markdown tables, every setting, one line per party's
+pool."""
 
 from protoevfl.bench.run import RunConfig
 from protoevfl.reproduction.catalogue import EXPERIMENTS
@@ -11,7 +12,9 @@ from tests.reproduction import fake
 
 def pair(seeds: int = 2, **config: object) -> tuple[Cell, list[dict[str, object]]]:
     chosen = RunConfig(**{"dataset": "mine", **config})  # type: ignore[arg-type]
-    return Cell({"method": chosen.method}, chosen), [fake.record(chosen, seed) for seed in range(seeds)]
+    return Cell({"method": chosen.method}, chosen), [
+        fake.record(chosen, seed) for seed in range(seeds)
+    ]
 
 
 def test_an_experiment_has_the_rows_and_columns_of_its_table() -> None:

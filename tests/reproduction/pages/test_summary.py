@@ -7,7 +7,11 @@ from tests.reproduction import fake
 
 
 def test_summary_names_the_best_method_and_its_number() -> None:
-    records = [fake.record(RunConfig(dataset="mine", method=m), s) for m in ("vanilla", "local") for s in (0, 1)]
+    records = [
+        fake.record(RunConfig(dataset="mine", method=m), s)
+        for m in ("vanilla", "local")
+        for s in (0, 1)
+    ]
     expected = sum(r["metrics"]["accuracy"] for r in records[:2]) / 2
     line = summary.leaders(grouped(records))[0]
     assert f"vanilla reaches {100 * expected:.1f} ±" in line

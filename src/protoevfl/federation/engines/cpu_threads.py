@@ -1,8 +1,9 @@
-"""Work side by side on a CPU: pieces that do not touch each other, each on a thread and share of the cores of its own.
+"""Work side by side on a CPU: pieces that do not touch each other, each on a thread and share of
+the cores of its own.
 
-Splitting the members of a batched model into two halves uses two cores better than splitting every operation: an
-operation on a few thousand numbers is too short to be shared, and the cores wait for each other after each one
-(docs/performance.md). Torch lets go of Python's lock while it computes.
+Splitting the members of a batched model into two halves uses two cores better than splitting every
+operation: an operation on a few thousand numbers is too short to be shared, and the cores wait for
+each other after each one (docs/performance.md). Torch lets go of Python's lock while it computes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,8 +22,13 @@ R = TypeVar("R")
 
 
 def lanes_for(device: torch.device) -> int:
-    """How many lanes pay: one on a GPU, with a single thread, and where processes must stay in step (torchrun)."""
-    return min(MOST, torch.get_num_threads()) if device.type == "cpu" and distributed.count() == 1 else 1
+    """How many lanes pay: one on a GPU, with a single thread, and where processes must stay in step
+    (torchrun)."""
+    return (
+        min(MOST, torch.get_num_threads())
+        if device.type == "cpu" and distributed.count() == 1
+        else 1
+    )
 
 
 def parts(items: Sequence[T], count: int) -> list[list[T]]:
@@ -41,11 +47,20 @@ class Lanes:
 
     def __init__(self, count: int) -> None:
         cores = max(1, torch.get_num_threads() // count)
-        self.pool = ThreadPoolExecutor(count, "lane", initializer=torch.set_num_threads, initargs=(cores,))
+        self.pool = ThreadPoolExecutor(
+            count, "lane", initializer=torch.set_num_threads, initargs=(cores,)
+        )
 
-    def each(self, work: Callable[[T], R], items: Sequence[T], cohorts: Iterable[Cohort]) -> list[R]:
-        """`work` of every item, in order. Ctrl-C stops the others at their next report of progress."""
-        stop, grads, before = Event(), torch.is_grad_enabled(), [(cohort, cohort.progress) for cohort in cohorts]
+    def each(
+        self, work: Callable[[T], R], items: Sequence[T], cohorts: Iterable[Cohort]
+    ) -> list[R]:
+        """`work` of every item, in order. Ctrl-C stops the others at their next report of
+        progress."""
+        stop, grads, before = (
+            Event(),
+            torch.is_grad_enabled(),
+            [(cohort, cohort.progress) for cohort in cohorts],
+        )
 
         def one(item: T) -> R:
             with torch.set_grad_enabled(grads):  # a thread has its own

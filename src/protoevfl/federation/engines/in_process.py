@@ -8,7 +8,8 @@ from protoevfl.messages import Message, decode, encode
 
 
 class InProcess:
-    """Calls each party's `handle`. With `wire` on, every message also goes through encode and decode."""
+    """Calls each party's `handle`. With `wire` on, every message also goes through encode and
+    decode."""
 
     def __init__(self, parties: Mapping[Address, Party], wire: bool = False) -> None:
         self.parties, self.wire = parties, wire

@@ -1,8 +1,10 @@
-"""All that touches NVFlare: the calls between job processes, kits, job folders and sessions with the hub.
+"""All that touches NVFlare: the calls between job processes, kits, job folders and sessions with
+the hub.
 
-The hub (NVFlare's server) relays; it runs no method and sees no message: every call between two companies is made with
-`secure=True`, that is encrypted for the receiver's certificate, end to end. The active party is a site like the
-others; the hub's part of a job only tells it to begin. Nothing else in this package imports nvflare.
+The hub (NVFlare's server) relays; it runs no method and sees no message: every call between two
+companies is made with `secure=True`, that is encrypted for the receiver's certificate, end to end.
+The active party is a site like the others; the hub's part of a job only tells it to begin. Nothing
+else in this package imports nvflare.
 """
 
 import contextlib
@@ -19,7 +21,10 @@ from protoevfl.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 HUB = "server"  # the hub's name in every NVFlare job
-RUNTIME = ("nvflare.collab.runtime.controller.CollabController", "nvflare.collab.runtime.executor.CollabExecutor")
+RUNTIME = (
+    "nvflare.collab.runtime.controller.CollabController",
+    "nvflare.collab.runtime.executor.CollabExecutor",
+)
 SYNC_S = 300  # for every party's job process to load
 _SWITCHES = threading.RLock()
 LONGEST_S = 30 * 24 * 3600.0  # one job
@@ -37,7 +42,8 @@ class UnreachableError(UserError):
 
 
 def publish(function: F) -> F:
-    """Marks a method that other sites of the job may call (no effect where nvflare is not installed)."""
+    """Marks a method that other sites of the job may call (no effect where nvflare is not
+    installed)."""
     return _marked(function, "publish")
 
 
@@ -83,7 +89,8 @@ def job_id() -> str:
 
 
 def calls(method: str) -> dict[str, Callable[..., Any]]:
-    """{site: function(seconds, *arguments)} for a published method of every site; raises CallError."""
+    """{site: function(seconds, *arguments)} for a published method of every site; raises
+    CallError."""
     from nvflare.collab import collab
 
     return {site.name: _call(site, method) for site in collab.clients}
@@ -111,17 +118,31 @@ def _call(site: Any, method: str) -> Callable[..., Any]:
 # ---------------------------------------------------------------- jobs
 
 
-def write_job(folder: Path, name: str, sites: Sequence[str], hub: tuple[str, Any], site: tuple[str, Any]) -> None:
+def write_job(
+    folder: Path, name: str, sites: Sequence[str], hub: tuple[str, Any], site: tuple[str, Any]
+) -> None:
     """A job that carries two class names and their plain arguments, and no code."""
     config = folder / "app" / "config"
     config.mkdir(parents=True)
-    meta = {"name": name, "resource_spec": {}, "min_clients": len(sites), "mandatory_clients": list(sites),
-            "deploy_map": {"app": [HUB, *sites]}}  # fmt: skip
+    meta = {
+        "name": name,
+        "resource_spec": {},
+        "min_clients": len(sites),
+        "mandatory_clients": list(sites),
+        "deploy_map": {"app": [HUB, *sites]},
+    }
     controller = {"server_obj_id": "hub", "sync_task_timeout": SYNC_S, "max_call_threads": 8}
-    server = {"format_version": 2, "server": {"task_request_interval": 0.05, "heart_beat_timeout": 600},
-              "workflows": [{"id": "controller", "path": RUNTIME[0], "args": controller}],
-              "components": [{"id": "hub", "path": hub[0], "args": hub[1]}]}  # fmt: skip
-    executor = {"id": "executor", "path": RUNTIME[1], "args": {"client_obj_id": "site", "max_call_threads": 8}}
+    server = {
+        "format_version": 2,
+        "server": {"task_request_interval": 0.05, "heart_beat_timeout": 600},
+        "workflows": [{"id": "controller", "path": RUNTIME[0], "args": controller}],
+        "components": [{"id": "hub", "path": hub[0], "args": hub[1]}],
+    }
+    executor = {
+        "id": "executor",
+        "path": RUNTIME[1],
+        "args": {"client_obj_id": "site", "max_call_threads": 8},
+    }
     client = {"format_version": 2, "executors": [{"tasks": ["*"], "executor": executor}],
               "components": [{"id": "site", "path": site[0], "args": site[1]}]}  # fmt: skip
     for path, facts in ((folder / "meta.json", meta), (config / "config_fed_server.json", server),
@@ -137,11 +158,15 @@ class Session:
 
         try:
             with _quiet():
-                self._session = new_secure_session(user, str(kit), timeout=seconds, auto_login_max_tries=3)
+                self._session = new_secure_session(
+                    user, str(kit), timeout=seconds, auto_login_max_tries=3
+                )
         except Exception as error:
             text = " ".join(str(error).split()) or type(error).__name__
             if "registration" in text or "uthenticat" in text:
-                raise UserError(f"the hub refused this administrator's certificate ({text})") from None
+                raise UserError(
+                    f"the hub refused this administrator's certificate ({text})"
+                ) from None
             raise UnreachableError(
                 f"cannot reach the hub ({text}); is it started, and is its port open from here?"
             ) from None
@@ -155,7 +180,10 @@ class Session:
 
     def detail(self, job: str) -> list[str]:
         """What happened at each site when the job was sent there."""
-        return [str(line) for line in self._do(self._session.get_job_meta, job).get("job_deploy_detail") or []]
+        return [
+            str(line)
+            for line in self._do(self._session.get_job_meta, job).get("job_deploy_detail") or []
+        ]
 
     def seen(self) -> dict[str, float]:
         """When the hub last heard of each site (seconds since 1970)."""
@@ -163,7 +191,8 @@ class Session:
         return {str(client.name): float(client.last_connect_time) for client in info.client_info}
 
     def working(self, job: str) -> dict[str, bool | None]:
-        """Does each site have a process for the job? None where it does not answer, no entry if it is not there."""
+        """Does each site have a process for the job? None where it does not answer, no entry if it
+        is not there."""
         found: dict[str, bool | None] = {}
         try:
             rows = self._do(self._session.get_client_job_status) or []
@@ -195,7 +224,12 @@ class Session:
                 return function(*arguments)
         except Exception as error:
             text = " ".join(str(error).split()) or type(error).__name__
-            if type(error).__name__ in ("NoConnection", "SessionClosed", "SessionExpired", "NoReply"):
+            if type(error).__name__ in (
+                "NoConnection",
+                "SessionClosed",
+                "SessionExpired",
+                "NoReply",
+            ):
                 raise UnreachableError(f"the hub does not answer: {text}") from None
             if "StorageException" in text:
                 raise UserError(
@@ -216,7 +250,8 @@ def session(user: str, kit: Path, seconds: float = 15.0) -> Iterator[Session]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without NVFlare's prints and tracebacks. Both switches are the whole process's: one thread at a time."""
+    """Without NVFlare's prints and tracebacks. Both switches are the whole process's: one thread at
+    a time."""
     with _SWITCHES:
         before = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
@@ -230,11 +265,19 @@ def _quiet() -> Iterator[None]:
 # ---------------------------------------------------------------- kits
 
 
-def make_kits(folder: Path, name: str, hub: Mapping[str, Any], sites: Mapping[str, str], admins: Mapping[str, str],
-              root_days: int) -> dict[str, Path]:  # fmt: skip
-    """Certificates and configuration of every participant: {name: folder}. The root key stays in `folder`/NAME/state.
+def make_kits(
+    folder: Path,
+    name: str,
+    hub: Mapping[str, Any],
+    sites: Mapping[str, str],
+    admins: Mapping[str, str],
+    root_days: int,
+) -> dict[str, Path]:
+    """Certificates and configuration of every participant: {name: folder}. The root key stays in
+    `folder`/NAME/state.
 
-    `sites` and `admins` map names to organisations; running it again keeps what is there and adds what is new.
+    `sites` and `admins` map names to organisations; running it again keeps what is there and adds
+    what is new.
     """
     from nvflare.lighter.constants import CtxKey
     from nvflare.lighter.impl.cert import CertBuilder
@@ -243,19 +286,30 @@ def make_kits(folder: Path, name: str, hub: Mapping[str, Any], sites: Mapping[st
     from nvflare.lighter.provision import prepare_project
     from nvflare.lighter.provisioner import Provisioner
 
-    people = [{"name": hub["name"], "type": "server", "org": hub["org"], "fed_learn_port": hub["port"]}]
+    people = [
+        {"name": hub["name"], "type": "server", "org": hub["org"], "fed_learn_port": hub["port"]}
+    ]
     people += [{"name": n, "type": "client", "org": org} for n, org in sites.items()]
-    people += [{"name": n, "type": "admin", "org": org, "role": "lead"} for n, org in admins.items()]
-    builders = [WorkspaceBuilder(template_file=["master_template.yml"]), StaticFileBuilder(config_folder="config"),
-                CertBuilder(root_valid_days=root_days)]  # fmt: skip
+    people += [
+        {"name": n, "type": "admin", "org": org, "role": "lead"} for n, org in admins.items()
+    ]
+    builders = [
+        WorkspaceBuilder(template_file=["master_template.yml"]),
+        StaticFileBuilder(config_folder="config"),
+        CertBuilder(root_valid_days=root_days),
+    ]
     try:
         with _quiet():
-            project = prepare_project({"api_version": 3, "name": name, "description": "", "participants": people})
+            project = prepare_project(
+                {"api_version": 3, "name": name, "description": "", "participants": people}
+            )
             context = Provisioner(str(folder), builders).provision(project)
     except (ValueError, RuntimeError) as error:
         raise UserError(f"cannot make the kits: {error}") from None
     if context.get(CtxKey.BUILD_ERROR):
-        raise UserError(f"cannot make the kits: {'; '.join(map(str, context.get(CtxKey.ERRORS, [])))}")
+        raise UserError(
+            f"cannot make the kits: {'; '.join(map(str, context.get(CtxKey.ERRORS, [])))}"
+        )
     made = Path(context[CtxKey.CURRENT_PROD_DIR])
     return {entry.name: entry for entry in made.iterdir() if entry.is_dir()}
 
@@ -266,7 +320,17 @@ def command(role: str, kit: Path, name: str, org: str) -> list[str]:
     who = [] if role == "hub" else [f"uid={name}"]
     settings = ["secure_train=true", *who, f"org={org}", "config_folder=config"]
     module = f"nvflare.private.fed.app.{kind[0]}.{kind[1]}"
-    return ["-u", "-m", module, "-m", os.fspath(kit), "-s", f"fed_{kind[0]}.json", "--set", *settings]
+    return [
+        "-u",
+        "-m",
+        module,
+        "-m",
+        os.fspath(kit),
+        "-s",
+        f"fed_{kind[0]}.json",
+        "--set",
+        *settings,
+    ]
 
 
 def __getattr__(name: str) -> Any:
@@ -282,10 +346,13 @@ def _party_list() -> type:
     from nvflare.apis.fl_component import FLComponent
     from nvflare.apis.fl_constant import FLContextKey
     from nvflare.apis.fl_exception import NotAuthenticated
-    from nvflare.private.defs import ClientType, InternalFLContextKey  # the hub's own registration session
+
+    # the hub's own registration session
+    from nvflare.private.defs import ClientType, InternalFLContextKey
 
     class PartyList(FLComponent):  # type: ignore[misc]
-        """At the hub: only sites named in the kit's parties.json may join, whatever certificate they hold."""
+        """At the hub: only sites named in the kit's parties.json may join, whatever certificate
+        they hold."""
 
         def handle_event(self, event_type: str, fl_ctx: Any) -> None:
             if event_type != EventType.CLIENT_REGISTER_RECEIVED:

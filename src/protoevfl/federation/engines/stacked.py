@@ -1,8 +1,9 @@
 """The batched engine: parties (and seeds) of equal shape are members of one stacked model.
 
-Members whose requests arrive together, with the same type and scalars, are answered by one batched computation.
-If only some members of a cohort are asked (a seed has stopped early), they are taken out, answered and put back. On a
-CPU with two threads or more there are two models, side by side (federation/engines/cpu_threads.py).
+Members whose requests arrive together, with the same type and scalars, are answered by one batched
+computation. If only some members of a cohort are asked (a seed has stopped early), they are taken
+out, answered and put back. On a CPU with two threads or more there are two models, side by side
+(federation/engines/cpu_threads.py).
 """
 
 from collections import defaultdict
@@ -22,7 +23,11 @@ class Stacked:
     """tables and keys by (run, party); cohorts are formed by shape."""
 
     def __init__(
-        self, method: Method, tables: Mapping[Address, PartyTable], keys: Mapping[Address, int], device: str = "cpu"
+        self,
+        method: Method,
+        tables: Mapping[Address, PartyTable],
+        keys: Mapping[Address, int],
+        device: str = "cpu",
     ) -> None:
         where = torch.device(device)
         lanes = lanes_for(where)
@@ -49,7 +54,11 @@ class Stacked:
         def ask(who: tuple[list[Address], Cohort]) -> dict[Address, Message]:
             return _exchange(*who, requests)
 
-        asked = [(members, cohort) for members, cohort in self.cohorts if not requests.keys().isdisjoint(members)]
+        asked = [
+            (members, cohort)
+            for members, cohort in self.cohorts
+            if not requests.keys().isdisjoint(members)
+        ]
         if self.lanes is None or len(asked) < 2:
             found = [ask(who) for who in asked]
         else:
@@ -57,7 +66,9 @@ class Stacked:
         return {address: reply for replies in found for address, reply in replies.items()}
 
 
-def _exchange(members: list[Address], cohort: Cohort, requests: Mapping[Address, Message]) -> dict[Address, Message]:
+def _exchange(
+    members: list[Address], cohort: Cohort, requests: Mapping[Address, Message]
+) -> dict[Address, Message]:
     replies: dict[Address, Message] = {}
     alike: dict[object, list[int]] = defaultdict(list)
     for index, (address, kind) in enumerate(zip(members, cohort.kinds(), strict=True)):

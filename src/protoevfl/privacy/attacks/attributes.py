@@ -1,7 +1,9 @@
-"""Attribute inference on tables: from the embeddings it received, the label owner infers a column it was never shown.
+"""Attribute inference on tables: from the embeddings it received, the label owner infers a column
+it was never shown.
 
-The owner knows the column for some rows (leaked pairs) and trains a ridge classifier or regression on embeddings; its
-yardsticks are the commonest value (categories), the mean (numbers), and the same learner on the label alone.
+The owner knows the column for some rows (leaked pairs) and trains a ridge classifier or regression
+on embeddings; its yardsticks are the commonest value (categories), the mean (numbers), and the same
+learner on the label alone.
 """
 
 from collections.abc import Sequence
@@ -24,7 +26,9 @@ class Inferred:
     r2: float | None
 
 
-def infer_category(f: Tensor, values: Tensor, leaked: Tensor, labels: Tensor) -> dict[str, Inferred]:
+def infer_category(
+    f: Tensor, values: Tensor, leaked: Tensor, labels: Tensor
+) -> dict[str, Inferred]:
     """values (N,) codes 0..K-1 of a category; leaked (N,) bool. Scores on the other rows."""
     k, hidden = int(values.max()) + 1, ~leaked
     onehot = F.one_hot(labels).float()
@@ -53,10 +57,12 @@ def infer_number(f: Tensor, values: Tensor, leaked: Tensor, labels: Tensor) -> d
 def infer_table(
     f: Tensor, rows: Tensor, spans: Sequence[tuple[int, int]], leaked: Tensor, labels: Tensor
 ) -> dict[str, dict[str, float]]:
-    """Every column of an encoded table (N, p), by number: how much of it each way of guessing finds.
+    """Every column of an encoded table (N, p), by number: how much of it each way of guessing
+    finds.
 
-    A span of several columns is a category (one-hot): balanced accuracy. A single column is a number: R^2, 0 at least.
-    Columns that never change among the leaked rows, or hold a value only the hidden rows have, are left out.
+    A span of several columns is a category (one-hot): balanced accuracy. A single column is a
+    number: R^2, 0 at least. Columns that never change among the leaked rows, or hold a value only
+    the hidden rows have, are left out.
     """
     found: dict[str, dict[str, float]] = {}
     for number, (start, end) in enumerate(spans):
@@ -65,10 +71,14 @@ def infer_table(
             if min(len(set(codes[part].tolist())) for part in (leaked, ~leaked)) < 2:
                 continue
             made = infer_category(f, codes, leaked, labels)
-            found[f"column {number + 1}, category"] = {name: float(m.balanced or 0.0) for name, m in made.items()}
+            found[f"column {number + 1}, category"] = {
+                name: float(m.balanced or 0.0) for name, m in made.items()
+            }
         elif bool(rows[leaked, start].std() > 0) and bool(rows[~leaked, start].std() > 0):
             guessed = infer_number(f, rows[:, start], leaked, labels)
-            found[f"column {number + 1}, number"] = {name: max(0.0, float(m.r2 or 0.0)) for name, m in guessed.items()}
+            found[f"column {number + 1}, number"] = {
+                name: max(0.0, float(m.r2 or 0.0)) for name, m in guessed.items()
+            }
     return found
 
 
@@ -76,7 +86,11 @@ def _r2(x: Tensor, values: Tensor, leaked: Tensor, strength: float = 0.1) -> flo
     mean, std = x[leaked].mean(0), x[leaked].std(0).clamp(min=1e-6)
     a, y = (x - mean) / std, values.float()
     centre = y[leaked].mean()
-    gram = a[leaked].T @ a[leaked] + strength * int(leaked.sum()) * torch.eye(x.shape[1], device=x.device)
+    gram = a[leaked].T @ a[leaked] + strength * int(leaked.sum()) * torch.eye(
+        x.shape[1], device=x.device
+    )
     guess = centre + a[~leaked] @ torch.linalg.solve(gram, a[leaked].T @ (y[leaked] - centre))
     truth = y[~leaked]
-    return float(1 - (guess - truth).square().sum() / (truth - truth.mean()).square().sum().clamp(min=1e-12))
+    return float(
+        1 - (guess - truth).square().sum() / (truth - truth.mean()).square().sum().clamp(min=1e-12)
+    )

@@ -1,4 +1,5 @@
-"""Chosen embeddings: a malicious party answers with codes instead of embeddings and reads labels off the prototypes.
+"""Chosen embeddings: a malicious party answers with codes instead of embeddings and reads labels
+off the prototypes.
 
     oracle(f (N, d)) -> mu (Z, d)      the label owner: embeddings in, prototypes out, as often as it will answer
 
@@ -6,8 +7,9 @@
               j-th row of the block is of class z
     codes     random unit rows, new in each round; the labels by least squares over all answers
 
-Calibration: the first answer is to known rows (k labels) where there are any, to learn scale and class order through an
-unknown linear adaptor. Spikes are exact without noise; the owner's unit rows and noise bound both alike.
+Calibration: the first answer is to known rows (k labels) where there are any, to learn scale and
+class order through an unknown linear adaptor. Spikes are exact without noise; the owner's unit rows
+and noise bound both alike.
 """
 
 from collections.abc import Callable
@@ -24,18 +26,28 @@ Oracle = Callable[[Tensor], Tensor]
 
 
 def chosen_embeddings(
-    oracle: Oracle, width: int, classes: int, rounds: int, known: Known, magnitude: float = 1.0, rank: int | None = None
+    oracle: Oracle,
+    width: int,
+    classes: int,
+    rounds: int,
+    known: Known,
+    magnitude: float = 1.0,
+    rank: int | None = None,
 ) -> dict[str, Guess]:
     """Guesses of both ways of asking, each with `rounds` answers."""
     if rounds == 0:
         return {}
     solved = codes(oracle, width, rounds, known, magnitude, rank)
-    guesses = {f"chosen embeddings, codes, {name}": Guess(w.argmax(1)) for name, w in solved.items()}
+    guesses = {
+        f"chosen embeddings, codes, {name}": Guess(w.argmax(1)) for name, w in solved.items()
+    }
     read = spikes(oracle, width, classes, rounds, known, magnitude)
     return {**guesses, "chosen embeddings, spikes": Guess(read.argmax(1))}
 
 
-def spikes(oracle: Oracle, width: int, classes: int, rounds: int, known: Known, magnitude: float) -> Tensor:
+def spikes(
+    oracle: Oracle, width: int, classes: int, rounds: int, known: Known, magnitude: float
+) -> Tensor:
     """Scores (N, Z): the answer's coordinate of each row, relative to the other classes."""
     n = len(known.labels)
     scores = torch.zeros(n, classes, dtype=torch.float64)
@@ -51,10 +63,11 @@ def spikes(oracle: Oracle, width: int, classes: int, rounds: int, known: Known, 
 
 
 def calibration(oracle: Oracle, width: int, known: Known, magnitude: float) -> Tensor:
-    """The inverse (d, d) of the linear map between what is sent and what comes back, from one row whose label is known.
+    """The inverse (d, d) of the linear map between what is sent and what comes back, from one row
+    whose label is known.
 
-    One direction an answer would need d answers; one answer shows the map of one direction, enough to fix its sign and
-    scale. Without a known label: the identity.
+    One direction an answer would need d answers; one answer shows the map of one direction, enough
+    to fix its sign and scale. Without a known label: the identity.
     """
     rows = torch.nonzero(known.mask).flatten()
     eye = torch.eye(width, dtype=torch.float64)
@@ -69,7 +82,8 @@ def calibration(oracle: Oracle, width: int, known: Known, magnitude: float) -> T
 def codes(
     oracle: Oracle, width: int, rounds: int, known: Known, magnitude: float, rank: int | None
 ) -> dict[str, Tensor]:
-    """W (N, Z) by several solvers over all answers to random codes, which keep to `rank` directions."""
+    """W (N, Z) by several solvers over all answers to random codes, which keep to `rank`
+    directions."""
     n, used = len(known.labels), width if rank is None else min(rank, width)
     answers: list[Release] = []
     for t in range(rounds):

@@ -5,8 +5,8 @@
     direction    nearest class by cosine, classes described by the gradients of k known rows
     clustering   k-means on gradient directions, no label needed
 
-(Li et al. 2021, Fu et al. 2022.) A row's gradients are normalised and added up over the first batches, the first
-tenth of the training, and all of it.
+(Li et al. 2021, Fu et al. 2022.) A row's gradients are normalised and added up over the first
+batches, the first tenth of the training, and all of it.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 
 from protoevfl.core.transport import unit
-from protoevfl.messages import BackwardBatch, BackwardMixed, Embeddings, ForwardBatch, Learn, Learned
+from protoevfl.messages import (
+    BackwardBatch,
+    BackwardMixed,
+    Embeddings,
+    ForwardBatch,
+    Learn,
+    Learned,
+)
 from protoevfl.privacy.learners import centroids, kmeans
 from protoevfl.privacy.view import Guess, Known, View
 
@@ -32,11 +39,14 @@ def gradient_attacks(view: View, known: Known) -> dict[str, Guess]:
 
 def stages(view: View) -> dict[str, Tensor]:
     """Summed unit gradients (N, d) of three lengths of training, colluding parties side by side."""
-    return {name: torch.cat([have[p] for p in sorted(have)], 1) for name, have in sums(view).items()}
+    return {
+        name: torch.cat([have[p] for p in sorted(have)], 1) for name, have in sums(view).items()
+    }
 
 
 def sums(view: View) -> Mapping[str, Mapping[int, Tensor]]:
-    """Stage -> party -> sum over its messages of g / ||g||, row by row (N, d); all the attacks need of them."""
+    """Stage -> party -> sum over its messages of g / ||g||, row by row (N, d); all the attacks need
+    of them."""
     if view.sums:
         return view.sums
     found: dict[str, dict[int, Tensor]] = {}
@@ -45,21 +55,35 @@ def sums(view: View) -> Mapping[str, Mapping[int, Tensor]]:
         steps = [(rows, g) for p, rows, g in every if p == party]
         if steps:
             first = _epoch(steps, view.rows)
-            ends = {"first epoch": first, "first tenth": max(first, len(steps) // 10), "all epochs": len(steps)}
+            ends = {
+                "first epoch": first,
+                "first tenth": max(first, len(steps) // 10),
+                "all epochs": len(steps),
+            }
             for name, end in ends.items():
                 found.setdefault(name, {})[party] = summed(steps[:end], view.rows)
     return found
 
 
 def condensed(view: View) -> View:
-    """The same knowledge for every attack in a fraction of the memory: batches become their sums and newest rows."""
-    batched = {e.party for e in view.exchanges if isinstance(e.request, ForwardBatch | BackwardBatch | BackwardMixed)}
+    """The same knowledge for every attack in a fraction of the memory: batches become their sums
+    and newest rows."""
+    batched = {
+        e.party
+        for e in view.exchanges
+        if isinstance(e.request, ForwardBatch | BackwardBatch | BackwardMixed)
+    }
     last = {p: view.last_embeddings(p) for p in batched}
     kept = tuple(
-        e for e in view.exchanges
+        e
+        for e in view.exchanges
         if isinstance(e.request, Learn)
-        or (isinstance(e.reply, Embeddings | Learned) and len(e.reply.values) == view.rows and e.party not in batched)
-    )  # fmt: skip
+        or (
+            isinstance(e.reply, Embeddings | Learned)
+            and len(e.reply.values) == view.rows
+            and e.party not in batched
+        )
+    )
     newest = {p: f for p, f in last.items() if f is not None}
     return replace(view, exchanges=kept, sums=sums(view), newest=newest)
 

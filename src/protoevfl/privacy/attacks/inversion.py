@@ -1,10 +1,11 @@
 """Embedding inversion: the label owner rebuilds a party's rows from the embeddings it received.
 
-    decoder   embedding (d) -> row (p), a small perceptron trained on leaked pairs (rows of which both are known)
-    against   the mean row, and the mean row of the class (the owner has the labels)
+    decoder   embedding (d) -> row (p), a small perceptron trained on leaked pairs (rows of which
+    both are known) against   the mean row, and the mean row of the class (the owner has the labels)
 
-MSE on rows scaled to 0..1, PSNR = -10 log10 MSE, SSIM (Wang et al. 2004, windows up to 7 x 7, images only). The ridge
-decoder is tried too and the better of the two is reported: a weak decoder is no evidence of privacy.
+MSE on rows scaled to 0..1, PSNR = -10 log10 MSE, SSIM (Wang et al. 2004, windows up to 7 x 7,
+images only). The ridge decoder is tried too and the better of the two is reported: a weak decoder
+is no evidence of privacy.
 """
 
 from dataclasses import dataclass
@@ -26,9 +27,15 @@ class Rebuilt:
 
 
 def invert(
-    f: Tensor, rows: Tensor, leaked: Tensor, labels: Tensor | None = None, steps: int = 300, key: int = 0
+    f: Tensor,
+    rows: Tensor,
+    leaked: Tensor,
+    labels: Tensor | None = None,
+    steps: int = 300,
+    key: int = 0,
 ) -> dict[str, Rebuilt]:
-    """f (N, d), rows (N, ...) in 0..1, leaked (N,) bool: pairs the owner has. Scores on the other rows."""
+    """f (N, d), rows (N, ...) in 0..1, leaked (N,) bool: pairs the owner has. Scores on the other
+    rows."""
     x, target = _standard(f, leaked), rows.flatten(1).float()
     train, test = leaked, ~leaked
     guesses = {
@@ -38,18 +45,26 @@ def invert(
     }
     if labels is not None:
         guesses["mean row of the class"] = class_mean(target, labels, train)[labels[test]]
-    return {name: compare(g.clamp(0, 1), target[test], rows.shape[1:]) for name, g in guesses.items()}
+    return {
+        name: compare(g.clamp(0, 1), target[test], rows.shape[1:]) for name, g in guesses.items()
+    }
 
 
-def perceptron(x: Tensor, y: Tensor, query: Tensor, steps: int, key: int, hidden: int = 256) -> Tensor:
-    """Rows (n, p) for query (n, d): two layers, AdamW, full batches, noise on the input against over-fitting."""
+def perceptron(
+    x: Tensor, y: Tensor, query: Tensor, steps: int, key: int, hidden: int = 256
+) -> Tensor:
+    """Rows (n, p) for query (n, d): two layers, AdamW, full batches, noise on the input against
+    over-fitting."""
     keys = torch.tensor([rnd.key(key, "decoder")], device=x.device)
     sizes = (x.shape[1], hidden, y.shape[1])
     weights = [
         (rnd.normal(keys, f"layer{i}", 0, (a, b))[0] / a**0.5).requires_grad_()
         for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False))
     ]
-    bias = [torch.zeros(hidden, device=x.device, requires_grad=True), y.mean(0).clone().requires_grad_()]
+    bias = [
+        torch.zeros(hidden, device=x.device, requires_grad=True),
+        y.mean(0).clone().requires_grad_(),
+    ]
     tool = torch.optim.AdamW([*weights, *bias], lr=3e-3, weight_decay=1e-2)
 
     def decode(z: Tensor) -> Tensor:
@@ -85,7 +100,9 @@ def compare(guess: Tensor, truth: Tensor, shape: torch.Size) -> Rebuilt:
     """Scores of rebuilt rows (n, p) in 0..1."""
     mse = float(F.mse_loss(guess, truth))
     psnr = -10 * float(torch.tensor(max(mse, 1e-12)).log10())
-    return Rebuilt(mse, psnr, ssim(guess.view(-1, *shape), truth.view(-1, *shape)) if len(shape) == 3 else None)
+    return Rebuilt(
+        mse, psnr, ssim(guess.view(-1, *shape), truth.view(-1, *shape)) if len(shape) == 3 else None
+    )
 
 
 def ssim(a: Tensor, b: Tensor, window: int = 7) -> float:

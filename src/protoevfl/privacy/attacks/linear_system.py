@@ -1,11 +1,13 @@
-"""Linear system: a prototype is a class mean of rows the attacker itself sent, so the labels solve equations.
+"""Linear system: a prototype is a class mean of rows the attacker itself sent, so the labels solve
+equations.
 
     sum_n W_nz f_n = n_z mu_z  for every class z        W (N, Z) one-hot and unknown, f and mu known
 
-d equations a class and round. W is relaxed to the simplex and solved by projected gradients over all rounds (and all
-colluding parties) at once; class counts come from sum_z n_z mu_z = sum_n f_n. A running sum of prototypes is first
-differenced: the rule and its rate are public. Against noise, the ridge solution W = A (A^T A + c I)^-1 S at several
-c: from exact solving to the matched filter. Needs no known label; the ones there are stay fixed.
+d equations a class and round. W is relaxed to the simplex and solved by projected gradients over
+all rounds (and all colluding parties) at once; class counts come from sum_z n_z mu_z = sum_n f_n. A
+running sum of prototypes is first differenced: the rule and its rate are public. Against noise, the
+ridge solution W = A (A^T A + c I)^-1 S at several c: from exact solving to the matched filter.
+Needs no known label; the ones there are stay fixed.
 """
 
 from itertools import pairwise
@@ -27,7 +29,11 @@ def linear_system(view: View, known: Known) -> dict[str, Guess]:
     if not found:
         return {}
     guesses = {}
-    stages = {"first message": found[:1], "all messages": found} if len(found) > 1 else {"first message": found}
+    stages = (
+        {"first message": found[:1], "all messages": found}
+        if len(found) > 1
+        else {"first message": found}
+    )
     for stage, part in stages.items():
         for name, w in solutions(*equations(part, view.rank), known).items():
             guesses[f"linear system, {name}, {stage}"] = Guess(w.argmax(1))
@@ -42,7 +48,14 @@ def fresh(view: View) -> list[Release]:
         found += mine[:1]
         for before, now in pairwise(mine):
             if not torch.equal(before.mu, now.mu):
-                found.append(Release(party, now.f, differenced(before.mu, now.mu, view.update, view.rho), now.present))
+                found.append(
+                    Release(
+                        party,
+                        now.f,
+                        differenced(before.mu, now.mu, view.update, view.rho),
+                        now.present,
+                    )
+                )
     return found
 
 
@@ -59,7 +72,8 @@ def differenced(before: Tensor, now: Tensor, update: str, rho: float) -> Tensor:
 
 
 def equations(releases: list[Release], rank: int | None) -> tuple[Tensor, Tensor]:
-    """The system A^T W = S, A (N, D), S (D, Z); with a rank: of unit rows in the leading directions, as released."""
+    """The system A^T W = S, A (N, D), S (D, Z); with a rank: of unit rows in the leading
+    directions, as released."""
     parts = [(r.f, r.mu) if rank is None else _projected(r, rank) for r in releases]
     a = torch.cat([x for x, _ in parts], 1)
     return a, torch.cat([(mu * class_sizes(x, mu)[:, None]).T for x, mu in parts])
@@ -74,7 +88,8 @@ def _projected(release: Release, rank: int) -> tuple[Tensor, Tensor]:
 def class_sizes(f: Tensor, mu: Tensor) -> Tensor:
     """n_z >= 0 with sum_z n_z mu_z = sum_n f_n, drawn a little towards equal sizes; (Z,)."""
     z, n = len(mu), len(f)
-    scale = torch.linalg.matrix_norm(mu, 2).clamp(min=1e-6) ** 2  # an owner that says nothing: equal sizes
+    # an owner that says nothing: equal sizes
+    scale = torch.linalg.matrix_norm(mu, 2).clamp(min=1e-6) ** 2
     gram = mu @ mu.T + 1e-4 * scale * torch.eye(z, dtype=mu.dtype, device=mu.device)
     right = mu @ f.sum(0) + 1e-4 * scale * (n / z)
     sizes: Tensor = torch.linalg.solve(gram, right).clamp(min=0.2 * n / z, max=5.0 * n / z)
@@ -87,7 +102,9 @@ def solutions(a: Tensor, sums: Tensor, known: Known) -> dict[str, Tensor]:
     n, z = len(a), sums.shape[1]
     fixed = known.labels.to(a.device)
     mask = (fixed < 0)[:, None]
-    rest = sums - torch.where(mask, 0.0, a).T @ torch.nn.functional.one_hot(fixed.clamp(min=0), z).to(a)
+    rest = sums - torch.where(mask, 0.0, a).T @ torch.nn.functional.one_hot(
+        fixed.clamp(min=0), z
+    ).to(a)
     free = torch.where(mask, a, 0.0)
     top = largest(free).clamp(min=1e-12)
     found = {f"ridge {c:g}": ridge_solution(free, rest, c * top) for c in STRENGTHS}
@@ -104,6 +121,8 @@ def ridge_solution(a: Tensor, sums: Tensor, c: Tensor) -> Tensor:
     n, d = a.shape
     eye = torch.eye(min(n, d), dtype=a.dtype, device=a.device)
     w: Tensor = (
-        a @ torch.linalg.solve(a.T @ a + c * eye, sums) if d <= n else torch.linalg.solve(a @ a.T + c * eye, a @ sums)
+        a @ torch.linalg.solve(a.T @ a + c * eye, sums)
+        if d <= n
+        else torch.linalg.solve(a @ a.T + c * eye, a @ sums)
     )
     return w

@@ -1,7 +1,9 @@
-"""Model completion (Fu et al. 2022): finish the own model with k labels, after training has shaped the extractor.
+"""Model completion (Fu et al. 2022): finish the own model with k labels, after training has shaped
+the extractor.
 
-The features are the embeddings the party sent last, which messages from the owner have made better; where
-prototypes were seen they count as one more labelled row of their class. Classifiers as without communication.
+The features are the embeddings the party sent last, which messages from the owner have made better;
+where prototypes were seen they count as one more labelled row of their class. Classifiers as
+without communication.
 """
 
 import torch
@@ -42,4 +44,7 @@ def _with_prototypes(view: View, known: Known) -> dict[str, Guess]:
         "centroids": centroids(x, y, view.classes, own),
         "spreading": spread[: len(own)],
     }
-    return {f"completion with prototypes, {name}": Guess(part.argmax(1)) for name, part in scores.items()}
+    return {
+        f"completion with prototypes, {name}": Guess(part.argmax(1))
+        for name, part in scores.items()
+    }

@@ -1,12 +1,13 @@
-"""Nearest prototype: row n belongs to the class whose prototype is most similar to the embedding sent for it.
+"""Nearest prototype: row n belongs to the class whose prototype is most similar to the embedding
+sent for it.
 
     cosine           argmax_z cos(f_n, mu_z)                    the paper's attack
     centred cosine   argmax_z cos(f_n - mean f, mu_z - mean f)
     L2               argmin_z ||f_n - mu_z||
 
-For each round, for all rounds together (scores added), and once more after a few k-means steps on the attacker's own
-pool that start from the prototypes. The centred form is also the matched filter, hence near the best there is
-against strong noise.
+For each round, for all rounds together (scores added), and once more after a few k-means steps on
+the attacker's own pool that start from the prototypes. The centred form is also the matched filter,
+hence near the best there is against strong noise.
 """
 
 import torch
@@ -22,16 +23,22 @@ def nearest_prototype(view: View, known: Known) -> dict[str, Guess]:
     found = view.releases()
     if not found:
         return {}
-    scores = {name: [shown(measure(r.f, r.mu), r) for r in found] for name, measure in MEASURES.items()}
+    scores = {
+        name: [shown(measure(r.f, r.mu), r) for r in found] for name, measure in MEASURES.items()
+    }
     guesses: dict[str, Guess] = {}
     for name, parts in scores.items():
         for i, part in enumerate(parts):
             guesses[f"nearest prototype, {name}, message {i + 1}"] = Guess(part.argmax(1))
         if len(parts) > 1:
-            guesses[f"nearest prototype, {name}, all messages"] = Guess(torch.stack(parts).mean(0).argmax(1))
+            guesses[f"nearest prototype, {name}, all messages"] = Guess(
+                torch.stack(parts).mean(0).argmax(1)
+            )
     refined = [shown(r, part) for part in found if (r := _refined(view, part)) is not None]
     if refined:
-        guesses["nearest prototype, refined on the own pool"] = Guess(torch.stack(refined).mean(0).argmax(1))
+        guesses["nearest prototype, refined on the own pool"] = Guess(
+            torch.stack(refined).mean(0).argmax(1)
+        )
     return guesses
 
 
@@ -55,7 +62,8 @@ MEASURES = {"cosine": cosine, "centred cosine": centred, "L2": closeness}
 
 
 def _refined(view: View, release: Release) -> Tensor | None:
-    """Scores after three k-means steps from the prototypes; only where pool and prototypes share a space."""
+    """Scores after three k-means steps from the prototypes; only where pool and prototypes share a
+    space."""
     pool = view.pool.get(release.party)
     if pool is None or pool.shape[1] < release.mu.shape[1]:
         return None

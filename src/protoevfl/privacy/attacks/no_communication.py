@@ -14,7 +14,8 @@ from protoevfl.privacy.view import Guess, Known, View, best_own
 
 
 def majority(labels: Tensor) -> Guess:
-    """The commonest class for all; the only attacker handed the truth, because class rates are often public."""
+    """The commonest class for all; the only attacker handed the truth, because class rates are
+    often public."""
     return Guess(torch.full_like(labels, int(labels.mode().values)))
 
 
@@ -23,11 +24,15 @@ def no_communication(view: View, known: Known) -> dict[str, Guess]:
     own = unit(_standard(best_own(view)))
     pool = _own_pool(view)
     everything = own if pool is None else torch.cat([own, pool])
-    guesses = {"k-means": Guess(torch.cdist(own, kmeans(everything, view.classes)).argmin(1), named=False)}
+    guesses = {
+        "k-means": Guess(torch.cdist(own, kmeans(everything, view.classes)).argmin(1), named=False)
+    }
     if bool(known.mask.any()):
         guesses |= k_labels(own, everything, known, view.classes)
     if view.wide:
-        guesses |= _all_layers(torch.cat([view.wide[p] for p in sorted(view.wide)], 1), known, view.classes)
+        guesses |= _all_layers(
+            torch.cat([view.wide[p] for p in sorted(view.wide)], 1), known, view.classes
+        )
     return guesses
 
 
@@ -58,19 +63,24 @@ def k_labels(own: Tensor, everything: Tensor, known: Known, classes: int) -> dic
 
 
 def _named_groups(x: Tensor, y: Tensor, classes: int, own: Tensor, everything: Tensor) -> Tensor:
-    """k-means groups, each given the name of a class by the best one-to-one matching with the known rows."""
+    """k-means groups, each given the name of a class by the best one-to-one matching with the known
+    rows."""
     from scipy.optimize import linear_sum_assignment
 
     centres = unit(kmeans(everything, classes))
     member = torch.nn.functional.one_hot(y, classes).to(x)
-    rows, columns = linear_sum_assignment((centres @ unit(member.T @ x).T).cpu().numpy(), maximize=True)
+    rows, columns = linear_sum_assignment(
+        (centres @ unit(member.T @ x).T).cpu().numpy(), maximize=True
+    )
     names = torch.empty(classes, dtype=torch.int64)
     names[torch.from_numpy(rows)] = torch.from_numpy(columns)
     return names.to(own.device)[(own @ centres.T).argmax(1)]
 
 
 def _from_centroids(x: Tensor, y: Tensor, classes: int, own: Tensor, everything: Tensor) -> Tensor:
-    start = torch.stack([x[y == z].mean(0) if bool((y == z).any()) else everything.mean(0) for z in range(classes)])
+    start = torch.stack(
+        [x[y == z].mean(0) if bool((y == z).any()) else everything.mean(0) for z in range(classes)]
+    )
     return torch.cdist(own, unit(start + unit(lloyd(everything, unit(start), 3)))).argmin(1)
 
 
@@ -79,7 +89,8 @@ def _standard(x: Tensor) -> Tensor:
 
 
 def _own_pool(view: View) -> Tensor | None:
-    """The pool in the same space; colluding parties' pools hold different people and are of no joint use."""
+    """The pool in the same space; colluding parties' pools hold different people and are of no
+    joint use."""
     if len(view.pool) != 1 or len(view.own) != 1:
         return None
     (party, pool), own = next(iter(view.pool.items())), next(iter(view.own.values()))

@@ -1,7 +1,8 @@
-"""Bounded rows: x <- x min(1, c / ||x||), so that no row can weigh more than c in anything made of it.
+"""Bounded rows: x <- x min(1, c / ||x||), so that no row can weigh more than c in anything made of
+it.
 
-At the party it bounds what a row reveals (noise on embeddings needs it); at the label owner it takes from a malicious
-party the means to single rows out by sending huge embeddings.
+At the party it bounds what a row reveals (noise on embeddings needs it); at the label owner it
+takes from a malicious party the means to single rows out by sending huge embeddings.
 
     >>> clip(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
     tensor([[0.6000, 0.8000],

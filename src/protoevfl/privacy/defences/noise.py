@@ -1,10 +1,11 @@
-"""Where noise comes from: a secret key and a cryptographic stream in deployment, counters in a simulation.
+"""Where noise comes from: a secret key and a cryptographic stream in deployment, counters in a
+simulation.
 
     noise(name, shape) -> standard normal (float64), a function of (key, name)
 
-The same name gives the same noise, so a run that is resumed after a crash repeats its messages bit for bit. A name
-must therefore contain a digest of the data the noise is added to (`digest`): the same noise on two different
-sums would cancel in their difference.
+The same name gives the same noise, so a run that is resumed after a crash repeats its messages bit
+for bit. A name must therefore contain a digest of the data the noise is added to (`digest`): the
+same noise on two different sums would cancel in their difference.
 
     >>> source = SecretNoise(b"k" * 32)
     >>> bool((source("a", (2, 3)) == source("a", (2, 3))).all()), bool((source("a", (2,)) == source("b", (2,))).any())
@@ -35,7 +36,8 @@ class Noise(Protocol):
 
 
 def box_muller(uniform: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """sqrt(-2 ln u) (cos, sin)(2 pi v) from uniform (2h,) in (0, 1) -> the first numbers, as `shape`."""
+    """sqrt(-2 ln u) (cos, sin)(2 pi v) from uniform (2h,) in (0, 1) -> the first numbers, as
+    `shape`."""
     u, v = uniform.chunk(2)
     radius, angle = (-2 * u.log()).sqrt(), 2 * math.pi * v
     return torch.cat([radius * angle.cos(), radius * angle.sin()])[: math.prod(shape)].view(shape)
@@ -47,9 +49,11 @@ def _even(shape: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True)
 class SecretNoise:
-    """For deployment: SHAKE-256 of a 256-bit secret from the operating system; nobody without it can tell the noise.
+    """For deployment: SHAKE-256 of a 256-bit secret from the operating system; nobody without it
+    can tell the noise.
 
-    The key belongs in a file only the label owner can read, as long as the run lives; lost, the run cannot resume.
+    The key belongs in a file only the label owner can read, as long as the run lives; lost, the run
+    cannot resume.
     """
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
@@ -71,7 +75,9 @@ class SeededNoise:
 
     def uniform(self, name: str, count: int) -> Tensor:
         keys = torch.tensor([rnd.key(self.seed, "privacy", name)])
-        return (rnd.uniform(keys, "uniform", 0, (count,))[0].double() + 2.0**-25).clamp(max=1 - 2.0**-25)
+        return (rnd.uniform(keys, "uniform", 0, (count,))[0].double() + 2.0**-25).clamp(
+            max=1 - 2.0**-25
+        )
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> Tensor:
         return box_muller(self.uniform(name, _even(shape)), shape)

@@ -2,7 +2,8 @@
 
     p = e^eps / (e^eps + Z - 1)      P(seen | y) / P(seen | y') <= e^eps
 
-Done once, before anything is computed for release; a promise that does not grow with the number of rounds.
+Done once, before anything is computed for release; a promise that does not grow with the number of
+rounds.
 
     >>> round(keep_probability(3.0, 10), 3)
     0.691
@@ -26,4 +27,6 @@ def randomise(labels: Tensor, classes: int, epsilon: float, noise: Noise) -> Ten
     n = len(labels)
     u = noise.uniform(f"labels/{digest(labels)}", 2 * n).to(labels.device)
     shift = 1 + (u[n:] * (classes - 1)).long().clamp(max=classes - 2)  # 1..Z-1
-    return torch.where(u[:n] < keep_probability(epsilon, classes), labels, (labels + shift) % classes)
+    return torch.where(
+        u[:n] < keep_probability(epsilon, classes), labels, (labels + shift) % classes
+    )

@@ -4,10 +4,11 @@
     S_z   = sum_{n: y_n = z} x_n + sigma N(0, I)     one Gaussian release of sums, (Z, r)
     mu_z  = mean f + scale B unit(S_z)
 
-A row's label decides only which sum its vector of norm 1 joins, so changing one label moves S by at most SENSITIVITY =
-sqrt(2), whatever the party sent: the promise needs no trust in the receiver. B, mean and scale use no label, and
-no count is sent. Few directions (r) help twice: less noise for the same promise, and fewer equations than
-rows. Which classes are shown at all (`shown`) is taken to be public.
+A row's label decides only which sum its vector of norm 1 joins, so changing one label moves S by at
+most SENSITIVITY = sqrt(2), whatever the party sent: the promise needs no trust in the receiver. B,
+mean and scale use no label, and no count is sent. Few directions (r) help twice: less noise for the
+same promise, and fewer equations than rows. Which classes are shown at all (`shown`) is taken to be
+public.
 
     >>> f, y = torch.eye(4).repeat(5, 1), torch.arange(4).repeat(5)
     >>> mu = release(f, y, torch.ones(4), lambda name, shape: torch.zeros(shape), sigma=1.0, rank=3)

@@ -1,4 +1,5 @@
-"""Figures, Markdown pages and the HTML report of the experiments; everything here reads records and nothing else.
+"""Figures, Markdown pages and the HTML report of the experiments; everything here reads records and
+nothing else.
 
 Open document.py for the Markdown pages, page.py for the report.
 """

@@ -1,4 +1,5 @@
-"""Means over the seeds of a cell, for figures: numbers, lists and tables of numbers from records."""
+"""Means over the seeds of a cell, for figures: numbers, lists and tables of numbers from
+records."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,8 +15,11 @@ Array = NDArray[np.float64]
 
 
 def stacked(records: Sequence[Record], path: str) -> Array | None:
-    """(seeds, ...) of the value at a path; records without it, or of another shape, are left out; None: NaN."""
-    values: list[Any] = [value for value in (dig(record, path) for record in records) if value is not None]
+    """(seeds, ...) of the value at a path; records without it, or of another shape, are left out;
+    None: NaN."""
+    values: list[Any] = [
+        value for value in (dig(record, path) for record in records) if value is not None
+    ]
     arrays = [np.asarray(value, dtype=float) for value in values if _is_numeric(value)]
     arrays = [a for a in arrays if a.shape == arrays[0].shape and a.size]
     return np.stack(arrays) if arrays else None
@@ -53,5 +57,7 @@ def groups(pairs: Pairs, *names: str) -> dict[tuple[str, ...], list[tuple[Cell, 
     by_tags: dict[tuple[str, ...], list[tuple[Cell, Sequence[Record]]]] = {}
     for cell, records in pairs:
         if records:
-            by_tags.setdefault(tuple(cell.tags.get(name, "") for name in names), []).append((cell, records))
+            by_tags.setdefault(tuple(cell.tags.get(name, "") for name in names), []).append(
+                (cell, records)
+            )
     return by_tags

@@ -1,4 +1,5 @@
-"""Pictures by class: recall with rare classes marked, confusion, gate weights, priors, the pools' class counts."""
+"""Pictures by class: recall with rare classes marked, confusion, gate weights, priors, the pools'
+class counts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +30,8 @@ def _fewest(pairs: Pairs) -> list[tuple[Cell, Sequence[Record]]]:
 
 
 def recall(pairs: Pairs) -> list[Picture]:
-    """Recall of each class, one panel per data set and setting; rare and unseen classes on a shaded ground."""
+    """Recall of each class, one panel per data set and setting; rare and unseen classes on a shaded
+    ground."""
     by_setting = groups(_fewest(pairs), "dataset", "setting", "classes")
     by_setting = dict(list(by_setting.items())[:8])
     if not by_setting:
@@ -44,20 +46,31 @@ def recall(pairs: Pairs) -> list[Picture]:
                 continue
             method = cell.tags.get("method", "")
             n = places.setdefault(method, len(places))
-            drawn = ax.plot(range(len(values)), 100 * values, marker=marker(n), color=colour(method, n), lw=0.8, ms=4)
+            drawn = ax.plot(
+                range(len(values)),
+                100 * values,
+                marker=marker(n),
+                color=colour(method, n),
+                lw=0.8,
+                ms=4,
+            )
             lines.setdefault(method, drawn[0])
             ticks = class_names(dataset, len(values), records[0])
             ax.set_xticks(range(len(values)), ticks, rotation=60, ha="right", fontsize=8)
         for z in cells[0][0].config.classes:
             ax.axvspan(z - 0.5, z + 0.5, color="#f6d7a7", alpha=0.6, zorder=0)
-        ax.set(title=f"{dataset}: {WORDS.get(setting, setting)}", ylabel="recall (%)", ylim=(-3, 103))
+        ax.set(
+            title=f"{dataset}: {WORDS.get(setting, setting)}", ylabel="recall (%)", ylim=(-3, 103)
+        )
     if not lines:
         return []
     figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=5, fontsize=8)
     return [Picture("recall", "Recall by class, mean over seeds; shaded: rare or unseen", figure)]
 
 
-def _heat(ax: Any, values: Array, x: Sequence[str], y: Sequence[str], top: float, digits: int) -> None:
+def _heat(
+    ax: Any, values: Array, x: Sequence[str], y: Sequence[str], top: float, digits: int
+) -> None:
     ax.imshow(values, cmap="Blues", vmin=0, vmax=top, aspect="auto")
     ax.grid(visible=False)
     ax.set_xticks(range(len(x)), x, rotation=60, ha="right", fontsize=7)
@@ -70,7 +83,9 @@ def _heat(ax: Any, values: Array, x: Sequence[str], y: Sequence[str], top: float
 
 def _heatmaps(pairs: Pairs, path: str, slug: str, caption: str) -> list[Picture]:
     """One panel per cell of Proto-EVFL for a table (rows, Z) in the metrics."""
-    shown = [(c, r[0], m) for c, r in _main(pairs) if (m := mean(r, path)) is not None and m.ndim == 2][:6]
+    shown = [
+        (c, r[0], m) for c, r in _main(pairs) if (m := mean(r, path)) is not None and m.ndim == 2
+    ][:6]
     if not shown:
         return []
     figure, axes = panels(len(shown), width=5.2, height=4.4 if slug == "confusion" else 2.8)
@@ -80,18 +95,34 @@ def _heatmaps(pairs: Pairs, path: str, slug: str, caption: str) -> list[Picture]
         if square:
             values = 100 * values / np.maximum(values.sum(1, keepdims=True), 1)
         rows = names if square else [f"party {m + 1}" for m in range(len(values))]
-        _heat(ax, values, names, rows, 100 if square else max(float(np.nanmax(values)), 1e-9), 0 if square else 2)
+        _heat(
+            ax,
+            values,
+            names,
+            rows,
+            100 if square else max(float(np.nanmax(values)), 1e-9),
+            0 if square else 2,
+        )
         title = f"{cell.tags['dataset']}, {cell.tags.get('setting', '')}"
-        ax.set(title=title, xlabel="predicted" if square else "class", ylabel="true" if square else "")
+        ax.set(
+            title=title, xlabel="predicted" if square else "class", ylabel="true" if square else ""
+        )
     return [Picture(slug, caption, figure)]
 
 
 def confusion(pairs: Pairs) -> list[Picture]:
-    return _heatmaps(pairs, "metrics.confusion", "confusion", "Confusion of Proto-EVFL, % of the true class, all seeds")
+    return _heatmaps(
+        pairs,
+        "metrics.confusion",
+        "confusion",
+        "Confusion of Proto-EVFL, % of the true class, all seeds",
+    )
 
 
 def gate(pairs: Pairs) -> list[Picture]:
-    return _heatmaps(pairs, "metrics.gate", "gate", "Gate weight of each party by true class, mean over seeds")
+    return _heatmaps(
+        pairs, "metrics.gate", "gate", "Gate weight of each party by true class, mean over seeds"
+    )
 
 
 def priors(pairs: Pairs) -> list[Picture]:
@@ -108,13 +139,28 @@ def priors(pairs: Pairs) -> list[Picture]:
                 continue
             for m, (true, estimated) in enumerate(zip(*pair, strict=True)):
                 label = f"party {m + 1}" if record is records[0] else None
-                ax.scatter(100 * true, 100 * estimated, s=12, color=f"C{m}", marker=marker(m), alpha=0.7, label=label)
+                ax.scatter(
+                    100 * true,
+                    100 * estimated,
+                    s=12,
+                    color=f"C{m}",
+                    marker=marker(m),
+                    alpha=0.7,
+                    label=label,
+                )
                 top = max(top, 100 * float(true.max()), 100 * float(estimated.max()))
         ax.plot([0, top], [0, top], color="#888888", lw=0.8)
-        ax.set(title=f"{cell.tags['dataset']}, {cell.tags.get('setting', '')}", xlabel="true rate in the pool (%)",
-               ylabel="estimated (%)")  # fmt: skip
+        ax.set(
+            title=f"{cell.tags['dataset']}, {cell.tags.get('setting', '')}",
+            xlabel="true rate in the pool (%)",
+            ylabel="estimated (%)",
+        )
         ax.legend(fontsize=8)
-    return [Picture("priors", "Class rates of the pools: pseudo-labels against true (all seeds)", figure)]
+    return [
+        Picture(
+            "priors", "Class rates of the pools: pseudo-labels against true (all seeds)", figure
+        )
+    ]
 
 
 def _priors(record: Record) -> tuple[Array, Array] | None:

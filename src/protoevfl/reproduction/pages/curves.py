@@ -1,4 +1,5 @@
-"""Curves: accuracy against bytes and against rounds, losses, gradient norm with its fitted slope on log axes."""
+"""Curves: accuracy against bytes and against rounds, losses, gradient norm with its fitted slope on
+log axes."""
 
 import math
 from collections.abc import Sequence
@@ -43,11 +44,24 @@ def _accuracy(pairs: Pairs, kind: str, axis: str, title: str) -> list[Picture]:
             rows.sort()
             if rows:
                 xs, ys, errors = zip(*rows, strict=True)
-                ax.errorbar(xs, ys, yerr=errors, color=colour(method, position), marker=marker(position), ms=4,
-                            lw=1.3, capsize=2, label=method)  # fmt: skip
+                ax.errorbar(
+                    xs,
+                    ys,
+                    yerr=errors,
+                    color=colour(method, position),
+                    marker=marker(position),
+                    ms=4,
+                    lw=1.3,
+                    capsize=2,
+                    label=method,
+                )
         _finish(ax, dataset, axis, "test accuracy (%)", log_x=True)
     return [
-        Picture(f"accuracy-{kind}", f"{title}; every point is a run of its own length, bars: std over seeds", figure)
+        Picture(
+            f"accuracy-{kind}",
+            f"{title}; every point is a run of its own length, bars: std over seeds",
+            figure,
+        )
     ]
 
 
@@ -72,9 +86,19 @@ def losses(pairs: Pairs) -> list[Picture]:
             values = _mean_curve([record_stats.curve(record, "loss") for record in records])
             if len(values) > 1:
                 drawn = True
-                ax.plot(range(1, len(values) + 1), values, color=colour(method, position), label=method, lw=1.3)
+                ax.plot(
+                    range(1, len(values) + 1),
+                    values,
+                    color=colour(method, position),
+                    label=method,
+                    lw=1.3,
+                )
         _finish(ax, dataset, "epoch or round", "training loss", log_x=True, log_y=True)
-    return [Picture("losses", "Training loss against epochs or rounds, mean over seeds", figure)] if drawn else []
+    return (
+        [Picture("losses", "Training loss against epochs or rounds, mean over seeds", figure)]
+        if drawn
+        else []
+    )
 
 
 def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
@@ -83,8 +107,13 @@ def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
 
 
 def gradients(pairs: Pairs) -> list[Picture]:
-    """Mean squared gradient norm of the global loss up to round T, with the fitted power of T; the loss beside it."""
-    cells = [(c, r) for c, r in pairs if any(len(record_stats.curve(record, "gradient_norm")) > 1 for record in r)]
+    """Mean squared gradient norm of the global loss up to round T, with the fitted power of T; the
+    loss beside it."""
+    cells = [
+        (c, r)
+        for c, r in pairs
+        if any(len(record_stats.curve(record, "gradient_norm")) > 1 for record in r)
+    ]
     if not cells:
         return []
     datasets = groups(cells, "dataset")
@@ -96,14 +125,23 @@ def gradients(pairs: Pairs) -> list[Picture]:
             values = _mean_curve([record_stats.curve(record, "loss") for record in records])
             if values:
                 loss.plot(range(1, len(values) + 1), values, color=f"C{position}", lw=1.3)
-        _finish(norm, f"{dataset}: squared gradient norm, mean up to T", "rounds T", "mean |grad|^2", True, True)
+        _finish(
+            norm,
+            f"{dataset}: squared gradient norm, mean up to T",
+            "rounds T",
+            "mean |grad|^2",
+            True,
+            True,
+        )
         _finish(loss, f"{dataset}: global loss", "rounds T", "loss", True, True)
     caption = "Gradient norm and loss of the global objective against rounds, log axes, with fitted slope (dashed)"
     return [Picture("gradients", caption, figure)]
 
 
 def _fitted(ax: Any, records: Sequence[Record], colour_: str, name: str) -> None:
-    values = record_stats.mean_squares(_mean_curve([record_stats.curve(r, "gradient_norm") for r in records]))
+    values = record_stats.mean_squares(
+        _mean_curve([record_stats.curve(r, "gradient_norm") for r in records])
+    )
     t = np.arange(1, len(values) + 1)
     pairs = [(math.log(a), math.log(b)) for a, b in zip(t, values, strict=True) if a > 1 and b > 0]
     b = record_stats.slope([x for x, _ in pairs], [y for _, y in pairs]) if len(pairs) > 1 else None

@@ -1,4 +1,5 @@
-"""Fills the marked blocks of Markdown pages from records, so that no number in them is typed by hand.
+"""Fills the marked blocks of Markdown pages from records, so that no number in them is typed by
+hand.
 
 <!-- begin claims -->               the paper's claims with their verdicts
 <!-- begin ablation -->             an experiment: its first figure, one table, the link to all its numbers as CSV
@@ -63,7 +64,11 @@ class Filling:
         if experiment not in EXPERIMENTS:
             raise UserError(f"no block '{name}'; there are claims, runs, {', '.join(EXPERIMENTS)}")
         item = EXPERIMENTS[experiment]
-        return self._figure(item, figure, folder) if figure else self._experiment(item, quantity, folder)
+        return (
+            self._figure(item, figure, folder)
+            if figure
+            else self._experiment(item, quantity, folder)
+        )
 
     def _store(self, item: Experiment | None = None) -> Store:
         if item is MARGINS:

@@ -1,4 +1,5 @@
-"""An experiment's first quantity at a glance: a dot per cell with its spread, the paper's as a hollow diamond."""
+"""An experiment's first quantity at a glance: a dot per cell with its spread, the paper's as a
+hollow diamond."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,8 @@ MOST_PANELS = 4  # a first row tag with more values than this names lines of one
 
 
 def overview(experiment: Experiment, measured: Sequence[Measured]) -> list[Picture]:
-    """One panel per value of the first row tag, one line per row; columns by colour (first tag) and marker (second)."""
+    """One panel per value of the first row tag, one line per row; columns by colour (first tag) and
+    marker (second)."""
     quantity = experiment.quantities[0]
     known = [item for item in measured if item.samples[quantity.name].n]
     if not known:
@@ -20,7 +22,9 @@ def overview(experiment: Experiment, measured: Sequence[Measured]) -> list[Pictu
     columns, rows = pivot(experiment, known)
     firsts = list(dict.fromkeys(row[0] for row in rows))
     apart = len(experiment.rows) > 1 and len(firsts) <= MOST_PANELS
-    groups = [[row for row in rows if row[0] == first] for first in firsts] if apart else [list(rows)]
+    groups = (
+        [[row for row in rows if row[0] == first] for first in firsts] if apart else [list(rows)]
+    )
     longest = max(map(len, groups))
     across, width = (2, 5.4) if apart else (1, 8.6)
     figure, axes = panels(len(groups), width=width, height=1.1 + 0.27 * longest, across=across)
@@ -38,7 +42,8 @@ def overview(experiment: Experiment, measured: Sequence[Measured]) -> list[Pictu
         ax.set(title=places[0][0] if apart else "", xlabel=label(quantity))
     if columns != [()]:
         handles = [
-            axes[0].plot([], [], marker=m, color=c, ls="", ms=6)[0] for m, c in (_look(columns, x) for x in columns)
+            axes[0].plot([], [], marker=m, color=c, ls="", ms=6)[0]
+            for m, c in (_look(columns, x) for x in columns)
         ]
         names = [" ".join(column) for column in columns]
         figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8)
@@ -55,6 +60,10 @@ def _look(columns: Sequence[Place], column: Place) -> tuple[str, str]:
 
 
 def _dot(ax: Any, sample: Sample, height: float, marker: str, colour: str) -> None:
-    ax.errorbar([sample.mean], [height], xerr=[sample.std or 0.0], color=colour, marker=marker, ms=6, lw=1.5)
+    ax.errorbar(
+        [sample.mean], [height], xerr=[sample.std or 0.0], color=colour, marker=marker, ms=6, lw=1.5
+    )
     if sample.printed is not None:
-        ax.plot([sample.printed], [height], marker="D", ms=6, mfc="none", mec=colour, mew=1.0, ls="")
+        ax.plot(
+            [sample.printed], [height], marker="D", ms=6, mfc="none", mec=colour, mew=1.0, ls=""
+        )

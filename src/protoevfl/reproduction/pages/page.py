@@ -1,7 +1,8 @@
-"""One self-contained HTML page from records: no network, inline style, script and SVG; for a screen, a phone, paper.
+"""One self-contained HTML page from records: no network, inline style, script and SVG; for a
+screen, a phone, paper.
 
-It opens with the findings (summary, figures, claims), then has one table per experiment; the long table of all
-records and the provenance are folded away at its end. page.html is its template.
+It opens with the findings (summary, figures, claims), then has one table per experiment; the long
+table of all records and the provenance are folded away at its end. page.html is its template.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +23,15 @@ from protoevfl.reproduction.pages.averages import Pairs
 from protoevfl.reproduction.pages.pictures import Picture, svg
 from protoevfl.reproduction.spec import Cell, Experiment, Record
 
-GENERAL = ("recall", "confusion", "gate", "priors", "accuracy_bytes")  # figures of records of no experiment
+# figures of records of no experiment
+GENERAL = ("recall", "confusion", "gate", "priors", "accuracy_bytes")
 WAY_OUT = "name a run directory (of `protoevfl train`) or a records file (of `protoevfl bench` or `reproduce`)"
 
 
 def load(path: Path) -> list[dict[str, Any]]:
-    """The records of a file, of a folder (records.jsonl, records.jsonl.gz, or any .jsonl file of records in it), or of
-    a run directory, which is known by its manifest. Whatever else there is (an audit log, say) is refused."""
+    """The records of a file, of a folder (records.jsonl, records.jsonl.gz, or any .jsonl file of
+    records in it), or of a run directory, which is known by its manifest. Whatever else there is
+    (an audit log, say) is refused."""
     if run_record.is_run(path):
         return [run_record.own_record(path)]
     if not path.exists():
@@ -36,7 +39,11 @@ def load(path: Path) -> list[dict[str, Any]]:
     candidates = [path]
     if path.is_dir():
         named = [path / name for name in ("records.jsonl", "records.jsonl.gz")]
-        candidates = [p for p in named if p.exists()] or sorted(path.glob("*.jsonl")) or sorted(path.glob("*.jsonl.gz"))
+        candidates = (
+            [p for p in named if p.exists()]
+            or sorted(path.glob("*.jsonl"))
+            or sorted(path.glob("*.jsonl.gz"))
+        )
     for file in candidates:
         records = files.read(file)
         if records and all(map(is_record, records)):
@@ -64,22 +71,29 @@ def grouped(records: Iterable[Record]) -> Pairs:
     for record in records:
         config = config_of(record)
         tags = {
-            "dataset": config.dataset, "aligned": str(config.aligned), "setting": config.setting,
-            "method": name_of(config.method, config.preset), "classes": " ".join(map(str, config.classes)),
-        }  # fmt: skip
+            "dataset": config.dataset,
+            "aligned": str(config.aligned),
+            "setting": config.setting,
+            "method": name_of(config.method, config.preset),
+            "classes": " ".join(map(str, config.classes)),
+        }
         _, seeds = cells.setdefault(files.cell_key(record), (Cell(tags, config), {}))
         seeds[record.get("seed")] = record
     return [(cell, list(seeds.values())) for cell, seeds in cells.values()]
 
 
 def build(
-    records: Sequence[Record], title: str = "Proto-EVFL report", drawn: Mapping[str, list[Picture]] | None = None
+    records: Sequence[Record],
+    title: str = "Proto-EVFL report",
+    drawn: Mapping[str, list[Picture]] | None = None,
 ) -> str:
     """The page; `drawn` are pictures of experiments that exist already."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
-        raise UserError("the HTML page needs the package Jinja2: pip install 'Jinja2>=3.1'") from None
+        raise UserError(
+            "the HTML page needs the package Jinja2: pip install 'Jinja2>=3.1'"
+        ) from None
     pairs, store = grouped(records), Store(records)
     items, quick = matching(store)
     leads: list[Picture] = []
@@ -88,10 +102,16 @@ def build(
         pictures = (drawn or {}).get(item.name) or figures.draw(item, store, quick)
         leads += pictures[:1]
         tables = sections.experiment(item, measure(item, store, quick))
-        experiments.append({
-            "name": item.name, "title": item.title, "place": item.place, "note": item.note, "tables": tables,
-            "pictures": pictures[1:],
-        })  # fmt: skip
+        experiments.append(
+            {
+                "name": item.name,
+                "title": item.title,
+                "place": item.place,
+                "note": item.note,
+                "tables": tables,
+                "pictures": pictures[1:],
+            }
+        )
     if not items:
         plain = [(cell, seeds) for cell, seeds in pairs if not cell.config.overrides] or list(pairs)
         leads = [picture for name in GENERAL for picture in figures.FIGURES[name](plain)]
@@ -105,17 +125,30 @@ def build(
     links += [("records", "Records"), ("provenance", "Provenance")]
     here = resources.files("protoevfl.reproduction.pages")
     environment = Environment(
-        loader=PackageLoader("protoevfl.reproduction.pages", ""), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("protoevfl.reproduction.pages", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
     )
     return environment.get_template("page.html").render(
-        title=title, quick=quick, links=links, svg=svg,
+        title=title,
+        quick=quick,
+        links=links,
+        svg=svg,
         style=here.joinpath("page.css").read_text(encoding="utf-8"),
         script=here.joinpath("page.js").read_text(encoding="utf-8"),
-        warnings=summary.warnings(pairs), sentences=summary.summary(pairs), own_runs=own_runs,
-        pictures=leads, claims=claims, experiments=experiments,
-        results=sections.results(pairs), splits=sections.splits(pairs), pools=figures.FIGURES["pools"](pairs),
-        messages=sections.messages(pairs), provenance=summary.provenance(records), settings=sections.settings(pairs),
-    )  # fmt: skip
+        warnings=summary.warnings(pairs),
+        sentences=summary.summary(pairs),
+        own_runs=own_runs,
+        pictures=leads,
+        claims=claims,
+        experiments=experiments,
+        results=sections.results(pairs),
+        splits=sections.splits(pairs),
+        pools=figures.FIGURES["pools"](pairs),
+        messages=sections.messages(pairs),
+        provenance=summary.provenance(records),
+        settings=sections.settings(pairs),
+    )
 
 
 def matching(store: Store) -> tuple[list[Experiment], bool]:

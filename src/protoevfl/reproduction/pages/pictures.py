@@ -1,7 +1,8 @@
-"""A picture: a matplotlib figure with its file name and caption; saved as SVG and PNG, or as SVG inside a page.
+"""A picture: a matplotlib figure with its file name and caption; saved as SVG and PNG, or as SVG
+inside a page.
 
-Text stays text in the SVG (it can be searched, and the page's font is used). Inside a page every id gets the picture's
-name in front, so that two pictures cannot take each other's clip paths.
+Text stays text in the SVG (it can be searched, and the page's font is used). Inside a page every id
+gets the picture's name in front, so that two pictures cannot take each other's clip paths.
 """
 
 import io
@@ -16,11 +17,21 @@ import matplotlib
 from matplotlib.figure import Figure
 
 COLOURS = {
-    "proto_evfl": "#c0392b", "proto_evfl one_way": "#e67e22", "proto_evfl paper": "#8e6f5a", "vanilla": "#2c6fbb",
-    "fedhssl": "#2e8b57", "ss_vfl_c": "#7d4fb0", "ss_vfl_i": "#b08fd8", "local": "#777777", "laser": "#00a0a0",
-    "one_shot": "#c2a200", "fedcvt": "#d16ba5", "upper_bound": "#222222",
-    "vertical_logistic": "#5b8c00", "pooled_boosting": "#a0522d",
-}  # fmt: skip
+    "proto_evfl": "#c0392b",
+    "proto_evfl one_way": "#e67e22",
+    "proto_evfl paper": "#8e6f5a",
+    "vanilla": "#2c6fbb",
+    "fedhssl": "#2e8b57",
+    "ss_vfl_c": "#7d4fb0",
+    "ss_vfl_i": "#b08fd8",
+    "local": "#777777",
+    "laser": "#00a0a0",
+    "one_shot": "#c2a200",
+    "fedcvt": "#d16ba5",
+    "upper_bound": "#222222",
+    "vertical_logistic": "#5b8c00",
+    "pooled_boosting": "#a0522d",
+}
 MARKERS = "osD^vPX*<>hp"
 STYLE = {
     "svg.fonttype": "none",
@@ -36,10 +47,32 @@ STYLE = {
     "legend.frameon": False,
     "figure.facecolor": "white",
 }
-FASHION = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
+FASHION = (
+    "T-shirt",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "boot",
+)
 NAMES = {
     "fashion_mnist": FASHION,
-    "modelnet10": ("bathtub", "bed", "chair", "desk", "dresser", "monitor", "night stand", "sofa", "table", "toilet"),
+    "modelnet10": (
+        "bathtub",
+        "bed",
+        "chair",
+        "desk",
+        "dresser",
+        "monitor",
+        "night stand",
+        "sofa",
+        "table",
+        "toilet",
+    ),
     "adult": ("<=50K", ">50K"),
     "credit": ("pays", "defaults"),
 }
@@ -77,7 +110,9 @@ def class_names(dataset: str, classes: int, record: Mapping[str, Any] | None = N
     return [f"{z} {known[z]}" if len(known) == classes else str(z) for z in range(classes)]
 
 
-def panels(count: int, width: float = 4.4, height: float = 3.4, across: int = 2) -> tuple[Figure, list[Any]]:
+def panels(
+    count: int, width: float = 4.4, height: float = 3.4, across: int = 2
+) -> tuple[Figure, list[Any]]:
     """A figure with `count` axes, two in a row; wide enough to read on a phone."""
     columns = min(across, max(count, 1))
     rows = -(-max(count, 1) // columns)

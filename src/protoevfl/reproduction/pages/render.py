@@ -21,7 +21,8 @@ def render(
     png: bool = True,
     step: Callable[[int, int], None] | None = None,
 ) -> list[Path]:
-    """Writes results.md, figures/NAME-*.svg|png and tables/NAME.csv of each experiment, and report.html."""
+    """Writes results.md, figures/NAME-*.svg|png and tables/NAME.csv of each experiment, and
+    report.html."""
     runs = records.read(file)
     filling = Filling(runs, quick, png)
     results = out / "results.md"
@@ -30,7 +31,9 @@ def render(
     filling.page(results, step)
     if runs and find_spec("jinja2"):  # machines that only run experiments may lack it
         report = out / "report.html"
-        report.write_text(page.build(runs, "Proto-EVFL: reproduction", filling.drawn), encoding="utf-8")
+        report.write_text(
+            page.build(runs, "Proto-EVFL: reproduction", filling.drawn), encoding="utf-8"
+        )
         filling.written.append(report)
     return filling.written
 

@@ -1,4 +1,5 @@
-"""The tables of the page: all results, the paper's tables, claims, splits, bytes by message type; every setting."""
+"""The tables of the page: all results, the paper's tables, claims, splits, bytes by message type;
+every setting."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,10 +13,13 @@ from protoevfl.reproduction.pages.traffic import by_type
 from protoevfl.reproduction.spec import Cell, Experiment, Quantity, dig
 
 RATES = (
-    ("balanced %", "metrics.balanced_accuracy"), ("macro F1 %", "metrics.macro_f1"), ("AUC %", "metrics.auc"),
-    ("unseen recall %", "metrics.unseen_recall"), ("H %", "metrics.harmonic_mean"),
+    ("balanced %", "metrics.balanced_accuracy"),
+    ("macro F1 %", "metrics.macro_f1"),
+    ("AUC %", "metrics.auc"),
+    ("unseen recall %", "metrics.unseen_recall"),
+    ("H %", "metrics.harmonic_mean"),
     ("rare recall %", "metrics.rare_recall"),
-)  # fmt: skip
+)
 COSTS = (
     ("MB up", "bytes.up", 1e-6),
     ("MB down", "bytes.down", 1e-6),
@@ -23,14 +27,26 @@ COSTS = (
     ("seconds", "seconds", 1),
 )
 NAMES = ("data", "method", "aligned", "setting", "classes", "parties", "changed settings")
-PROVENANCE = ("settings", "privacy", "engine", "device", "machine", "commit", "versions", "split_hash")
+PROVENANCE = (
+    "settings",
+    "privacy",
+    "engine",
+    "device",
+    "machine",
+    "commit",
+    "versions",
+    "split_hash",
+)
 
 
 def cell_name(cell: Cell) -> list[Entry]:
     c = cell.config
     changed = ", ".join(f"{name} {value}" for name, value in c.overrides.items())
     classes = " ".join(map(str, c.classes))
-    return [*map(text, (c.dataset, cell.tags["method"], c.aligned, c.setting, classes, c.parties)), text(changed, True)]
+    return [
+        *map(text, (c.dataset, cell.tags["method"], c.aligned, c.setting, classes, c.parties)),
+        text(changed, True),
+    ]
 
 
 def results(pairs: Pairs) -> Table:
@@ -40,11 +56,16 @@ def results(pairs: Pairs) -> Table:
         if not any(record.get("metrics") for record in records):
             continue
         deviation = 100 * spread(records, "metrics.accuracy") if len(records) > 1 else None
-        rows.append([
-            *cell_name(cell), text(len(records)), _mean(records, "metrics.accuracy", 100), figure_text(deviation),
-            *(_mean(records, path, 100) for _, path in RATES),
-            *(_mean(records, path, scale, 2 if scale < 1 else 1) for _, path, scale in COSTS),
-        ])  # fmt: skip
+        rows.append(
+            [
+                *cell_name(cell),
+                text(len(records)),
+                _mean(records, "metrics.accuracy", 100),
+                figure_text(deviation),
+                *(_mean(records, path, 100) for _, path in RATES),
+                *(_mean(records, path, scale, 2 if scale < 1 else 1) for _, path, scale in COSTS),
+            ]
+        )
     rates = ("accuracy %", "± std", *(name for name, _ in RATES))
     return Table("results", (*NAMES, "seeds", *rates, *(name for name, *_ in COSTS)), rows)
 
@@ -55,14 +76,17 @@ def _mean(records: Sequence[Mapping[str, Any]], path: str, scale: float, digits:
 
 
 def experiment(item: Experiment, measured: Sequence[Measured]) -> list[Table]:
-    """The table of an experiment's first quantity beside the paper's numbers, then those of its further quantities;
-    without column tags one table of all."""
+    """The table of an experiment's first quantity beside the paper's numbers, then those of its
+    further quantities; without column tags one table of all."""
     shown = [m for m in measured if any(s.n for s in m.samples.values())]
     quantities = [q for q in item.quantities if any(m.samples[q.name].n for m in shown)]
     if item.columns:
         return [_by_columns(item, shown, q) for q in quantities]
     rows = [
-        [*(text(m.tags.get(n, "")) for n in item.rows), *(sample_text(m.samples[q.name], q) for q in quantities)]
+        [
+            *(text(m.tags.get(n, "")) for n in item.rows),
+            *(sample_text(m.samples[q.name], q) for q in quantities),
+        ]
         for m in shown
     ]
     return [Table(item.name + "-table", (*item.rows, *map(tables.label, quantities)), rows)]
@@ -71,7 +95,13 @@ def experiment(item: Experiment, measured: Sequence[Measured]) -> list[Table]:
 def _by_columns(item: Experiment, measured: Sequence[Measured], quantity: Quantity) -> Table:
     columns, cells = tables.pivot(item, measured)
     rows = [
-        [*map(text, row), *(Entry("") if m is None else sample_text(m.samples[quantity.name], quantity) for m in own)]
+        [
+            *map(text, row),
+            *(
+                Entry("") if m is None else sample_text(m.samples[quantity.name], quantity)
+                for m in own
+            ),
+        ]
         for row, own in cells.items()
     ]
     slug = f"{item.name}-{quantity.name.replace(' ', '-')}"
@@ -83,7 +113,9 @@ def verdicts(store: Store, quick: bool) -> Table | None:
     judged = [] if quick else claims.verdicts(store)
     if all(verdict in (claims.MISSING, claims.UNTESTABLE) for _, verdict, _ in judged):
         return None
-    rows = [[text(c.text, True), text(verdict), text(said, True)] for c, verdict, said in judged if said]
+    rows = [
+        [text(c.text, True), text(verdict), text(said, True)] for c, verdict, said in judged if said
+    ]
     return Table("claims-table", ("claim", "verdict", "measured"), rows)
 
 
@@ -98,12 +130,21 @@ def splits(pairs: Pairs) -> Table:
         seen.add(name)
         for m, counts in enumerate(split["pool_counts"]):
             measures = [dig(split, f"{key}.{m}") for key in ("gamma", "mid", "wcs")]
-            rows.append([
-                text(cell.config.dataset), text(cell.config.parties), text(m + 1), figure_text(sum(counts), 0),
-                *(figure_text(v, d) for v, d in zip(measures, (1, 3, 3), strict=True)),
-                text(", ".join(f"{int(count):,}" for count in counts), True),
-            ])  # fmt: skip
-    return Table("splits", ("data", "parties", "party", "pool rows", "Gamma", "MID", "WCS", "rows of each class"), rows)
+            rows.append(
+                [
+                    text(cell.config.dataset),
+                    text(cell.config.parties),
+                    text(m + 1),
+                    figure_text(sum(counts), 0),
+                    *(figure_text(v, d) for v, d in zip(measures, (1, 3, 3), strict=True)),
+                    text(", ".join(f"{int(count):,}" for count in counts), True),
+                ]
+            )
+    return Table(
+        "splits",
+        ("data", "parties", "party", "pool rows", "Gamma", "MID", "WCS", "rows of each class"),
+        rows,
+    )
 
 
 def messages(pairs: Pairs) -> Table:
@@ -122,7 +163,12 @@ def settings(pairs: Pairs) -> list[tuple[str, str]]:
         kept = {**cell.config.identity(), "seeds": [r.get("seed") for r in records]}
         kept |= {name: records[0].get(name) for name in PROVENANCE}
         name = " ".join(entry.shown for entry in cell_name(cell) if entry.shown)
-        parts.append((name, json.dumps({k: v for k, v in kept.items() if v is not None}, indent=1, default=str)))
+        parts.append(
+            (
+                name,
+                json.dumps({k: v for k, v in kept.items() if v is not None}, indent=1, default=str),
+            )
+        )
     return parts
 
 

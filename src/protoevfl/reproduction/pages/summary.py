@@ -1,4 +1,5 @@
-"""The summary of a page in words: what was run, who is ahead where, what it costs, what to be careful about."""
+"""The summary of a page in words: what was run, who is ahead where, what it costs, what to be
+careful about."""
 
 from collections.abc import Iterable, Sequence
 from statistics import mode
@@ -20,39 +21,52 @@ def summary(pairs: Pairs) -> list[str]:
 
 
 def opening(pairs: Pairs, records: Sequence[Record]) -> str:
-    datasets, methods = _names(pairs, "dataset"), [m for m in _names(pairs, "method") if m != "split"]
+    datasets, methods = (
+        _names(pairs, "dataset"),
+        [m for m in _names(pairs, "method") if m != "split"],
+    )
     seeds = {record.get("seed") for record in records}
     return (
-        f"{len(records):,} runs of {len(pairs):,} configurations: {_list(methods)} on {_list(datasets)}, "
+        f"{len(records):,} runs of {len(pairs):,} configurations: {_list(methods)} on "
+        f"{_list(datasets)}, "
         f"{len(seeds)} seed{'s' if len(seeds) != 1 else ''}."
     )
 
 
 def leaders(pairs: Pairs) -> list[str]:
-    """For each data set, normal setting, fewest aligned rows: who is ahead, by how much, for how many bytes."""
+    """For each data set, normal setting, fewest aligned rows: who is ahead, by how much, for how
+    many bytes."""
     said = []
     for dataset in _names(pairs, "dataset"):
         here = [
-            (c, r) for c, r in pairs
-            if c.config.dataset == dataset and c.config.setting == "normal" and not c.config.overrides
-            and mean(r, "metrics.accuracy") is not None and c.config.method not in ABOVE
-        ]  # fmt: skip
+            (c, r)
+            for c, r in pairs
+            if c.config.dataset == dataset
+            and c.config.setting == "normal"
+            and not c.config.overrides
+            and mean(r, "metrics.accuracy") is not None
+            and c.config.method not in ABOVE
+        ]
         if not here:
             continue
         fewest = min(c.config.aligned for c, _ in here)
-        usual = mode(c.config.parties for c, _ in here if c.config.aligned == fewest)  # more parties see more
+        # more parties see more
+        usual = mode(c.config.parties for c, _ in here if c.config.aligned == fewest)
         alike = [p for p in here if (p[0].config.aligned, p[0].config.parties) == (fewest, usual)]
         ranked = sorted(alike, key=_accuracy, reverse=True)
         best, records = ranked[0]
         line = (
-            f"{dataset}, {fewest} aligned rows: {best.tags['method']} reaches {_accuracy(ranked[0]):.1f} "
+            f"{dataset}, {fewest} aligned rows: {best.tags['method']} reaches "
+            f"{_accuracy(ranked[0]):.1f} "
             f"± {100 * spread(records, 'metrics.accuracy'):.1f} % accuracy{_traffic(records)}"
         )
         if len(ranked) > 1:
             line += f"; next is {ranked[1][0].tags['method']} with {_accuracy(ranked[1]):.1f} %{_traffic(ranked[1][1])}"
         balanced = mean(records, "metrics.balanced_accuracy")
         if dig(records[0], "metrics.auc") is not None and balanced is not None:
-            line += f" (balanced accuracy {100 * float(balanced):.1f} %; a constant answer has 50 %)"
+            line += (
+                f" (balanced accuracy {100 * float(balanced):.1f} %; a constant answer has 50 %)"
+            )
         said.append(line + ".")
     return said
 
@@ -67,7 +81,8 @@ def unseen(pairs: Pairs) -> list[str]:
     if not recalls:
         return []
     parts = [
-        f"{method} {sum(v) / len(v):.1f} % ({len(v)} cell{'s' if len(v) != 1 else ''})" for method, v in recalls.items()
+        f"{method} {sum(v) / len(v):.1f} % ({len(v)} cell{'s' if len(v) != 1 else ''})"
+        for method, v in recalls.items()
     ]
     return [f"Recall of classes without a single label, mean over cells: {', '.join(parts)}."]
 
@@ -77,10 +92,16 @@ def warnings(pairs: Pairs) -> list[str]:
     lines = []
     few = sum(1 for _, r in pairs if 0 < len(r) < 3)
     if few:
-        lines.append(f"{few} of {len(pairs)} configurations have fewer than three seeds: their spread says little.")
+        lines.append(
+            f"{few} of {len(pairs)} configurations have fewer than three seeds: their spread says "
+            "little."
+        )
     machines = {str(record.get("device")) for _, r in pairs for record in r if record.get("device")}
     if len(machines) > 1:
-        lines.append(f"Runs come from different devices ({', '.join(sorted(machines))}): do not compare seconds.")
+        lines.append(
+            f"Runs come from different devices ({', '.join(sorted(machines))}): do not compare "
+            "seconds."
+        )
     if any(int(record.get("workers") or 1) > 1 for _, r in pairs for record in r):
         lines.append("Some runs shared their device with other runs: their seconds are too long.")
     return lines
@@ -90,7 +111,10 @@ def provenance(records: Sequence[Record]) -> list[str]:
     """What stands behind the numbers: runs, seeds, hours, devices, commits."""
 
     def names(key: str, length: int | None = None) -> str:
-        return ", ".join(sorted({str(r[key])[:length] for r in records if r.get(key)})) or "not recorded"
+        return (
+            ", ".join(sorted({str(r[key])[:length] for r in records if r.get(key)}))
+            or "not recorded"
+        )
 
     seeds = sorted({int(r["seed"]) for r in records if "seed" in r})
     hours = sum(float(r.get("seconds") or 0) for r in records) / 3600

@@ -1,14 +1,15 @@
-"""Named settings of the methods, as JSON files in this folder: {preset: {data set or "*": {field: value}}}.
+"""Named settings of the methods, as JSON files in this folder: {preset: {data set or "*": {field:
+value}}}.
 
-A preset's "*" part holds for every data set, the data set's own part comes on top; "images" and "tables" lie between.
-Nested settings use dots ("head.epochs"). A line says something new:
+A preset's "*" part holds for every data set, the data set's own part comes on top; "images" and
+"tables" lie between. Nested settings use dots ("head.epochs"). A line says something new:
 
     "inherits": "default"       in a preset: its lines come on top of that preset's
     "without": ["privacy"]      in a preset: these settings, or all of these groups, are not inherited
     "inherits": "digits"        in a data set's part: its lines come on top of that part's
 
-A preset whose name begins with "_" is there to be inherited. `protoevfl tune` writes these files' figures
-(docs/methods/tuning.md).
+A preset whose name begins with "_" is there to be inherited. `protoevfl tune` writes these files'
+figures (docs/methods/tuning.md).
 """
 
 import json
@@ -24,11 +25,13 @@ from protoevfl.validation import over_shipped
 
 TABLES = ("adult", "credit", "table")
 OWN_DATA = ("table", "images")  # stand for a user's own rows in place of a data set
-LEAST_OF_CLASS = 5  # own rows under which a class is not shown to other parties, unless the user says otherwise
+# own rows under which a class is not shown to other parties, unless the user says otherwise
+LEAST_OF_CLASS = 5
 
 
 def presets(method: str) -> list[str]:
-    """The presets that can be chosen; without a file there is only `default`, the fields' own values."""
+    """The presets that can be chosen; without a file there is only `default`, the fields' own
+    values."""
     return [name for name in written(method) if not name.startswith("_")]
 
 
@@ -48,11 +51,17 @@ def settings(method: str, preset: str, dataset: str) -> dict[str, Any]:
 
 
 def build(
-    method: str, preset: str = "default", dataset: str = "", overrides: Mapping[str, Any] | None = None
+    method: str,
+    preset: str = "default",
+    dataset: str = "",
+    overrides: Mapping[str, Any] | None = None,
 ) -> Method:
     """A method with its preset's fields and overrides on top."""
     cls = method_class(method)
-    shipped, given = (split_overrides(values)[0] for values in (settings(method, preset, dataset), overrides or {}))
+    shipped, given = (
+        split_overrides(values)[0]
+        for values in (settings(method, preset, dataset), overrides or {})
+    )
     built: Method = over_shipped(cls, shipped, given, method)
     return built
 
