@@ -2,6 +2,7 @@
 out and put back."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -244,7 +245,8 @@ def test_a_request_the_method_does_not_know_is_refused() -> None:
 
 
 def test_a_party_measures_what_a_reply_gives_away_of_each_column() -> None:
-    table = column_table()
+    rows = column_table(pool=60)
+    table = replace(rows, aligned=rows.pool)
     party = Party(PROTO, table, key=1)
     features = party.handle(SendFeatures())
     names = [f"c{i}" for i in range(len(table.spans or ()))]

@@ -232,6 +232,9 @@ class Party(Cohort):
     ) -> dict[str, float]:
         """{column: 0 to 1}: what a reply about to leave gives away of the rows it describes.
 
+        Empty for messages that describe no rows and for too few rows to tell: where a bound is to
+        be kept, a reply about rows without a score must not leave.
+
         reply     as it would leave: clipped, with its noise
         names     of the party's columns, in the order of its table's spans
         earlier   (n, d) each: what left before of the same rows; decoders use all of it together
