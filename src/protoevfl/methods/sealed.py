@@ -14,8 +14,8 @@ the owner's model learns from honest scores. Two classes need one score: the dir
 commoner to the rarer class.
 
 A score of full precision is a fingerprint: a nearest-neighbour decoder reads most categories from
-it (docs/notes/sealed.md). Cut into two levels, one bit per partner and row, it still says nearly as
-much about the class.
+it (docs/notes/sealed.md). Cut into a few levels (two: one bit per partner and row) it still says
+nearly as much about the class.
 
 Everything that reaches a party may be made up: labels, sums, order of requests. Labels are summed
 once in a party's life in a run, opened once, and all that the answers depend on is audited.
@@ -44,7 +44,7 @@ from protoevfl.messages import (
 )
 from protoevfl.method import Report
 from protoevfl.privacy import encrypted_sums as sums_of
-from protoevfl.privacy.gives_away import MOST_ROWS, columns_of, gives_away
+from protoevfl.privacy.gives_away import LEAST_ROWS, columns_of, gives_away
 
 FOLDS = 5
 CLIP = 4.0  # standard deviations
@@ -54,8 +54,14 @@ STEP = 2 * CLIP / ((1 << sums_of.LEVEL_BITS) - 1)  # of a quantised feature
 SPREAD = 3.0  # of a score: beside the active party's standardised features it is shrunk less
 EXACT = 0
 # (levels of a score, share of scores replaced by a random one), from fine to coarse
-GRAINS = ((EXACT, 0.0), (8, 0.0), (4, 0.0), (2, 0.0), (2, 0.05), (2, 0.1), (2, 0.2))
-AUDITED = 3 * MOST_ROWS  # own rows on which a party measures what scores give away
+GRAINS = (
+    *((levels, 0.0) for levels in (EXACT, 8, 4, 3, 2)),
+    *((2, flip) for flip in (0.05, 0.1, 0.2, 0.4)),
+)
+AIM = 0.3  # R^2 of any number that a finer grain than two levels may give away
+AUDITED = 20_000  # own rows on which a party measures what scores give away
+MOST_PATTERNS = 64  # of what is sent, up to which the best decoder is known; else by experiment
+LEAST_OF_VALUE = 10  # rows of a category's value under which it is not counted
 PREFIX = "sealed."
 
 
@@ -69,13 +75,13 @@ class SealedSettings:
     """The sealed level: what a party sends are scores, after it has audited itself."""
 
     on: bool = False
-    levels: int = 2  # values a score can take; 0: any
+    levels: int = 8  # most values a score can take; 0: any
     most_of_number: float = 0.5  # R^2 of any number that may be rebuilt from what is sent
     most_of_category: float = 0.5  # of the way from chance to certainty, for any category
 
     def __post_init__(self) -> None:
         if self.levels not in {levels for levels, _ in GRAINS}:
-            raise UserError(f"sealed.levels must be 0 (any value), 8, 4 or 2, not {self.levels}")
+            raise UserError(f"sealed.levels must be 0 (any value), 8, 4, 3 or 2, not {self.levels}")
         if not (0 < self.most_of_number <= 1 and 0 < self.most_of_category <= 1):
             raise UserError(
                 "sealed.most_of_number and sealed.most_of_category must lie above 0, at most 1"
@@ -278,7 +284,7 @@ class Grain:
         if count == EXACT:
             nothing = scores.new_zeros(scores.shape[1], 0)
             return cls(nothing, nothing, 0.0, salt)
-        lines = [_lloyd(column, count) for column in _sample(scores).T]
+        lines = [_lloyd(column, count) for column in _sample(scores).T.contiguous()]
         levels = torch.stack([line for line, _ in lines])
         return cls(levels, torch.stack([share for _, share in lines]), flip, salt)
 
@@ -357,7 +363,9 @@ def _grain_of(
     worst = (0.0, "")
     for count, flip in GRAINS[finest:]:
         grain = Grain.of(own @ directions[FOLDS], count, flip, salt)
-        worst = max(_worst(columns, grain(tried @ w, tried), settings) for w in directions)
+        number = settings.most_of_number if count == 2 else min(AIM, settings.most_of_number)
+        bounds = (number, settings.most_of_category)
+        worst = max(_worst(columns, grain(tried @ w, tried), *bounds) for w in directions)
         if worst[0] <= 1:
             return grain
     raise SelfAuditError(
@@ -367,24 +375,48 @@ def _grain_of(
     )
 
 
-def _worst(columns: dict[str, Tensor], sent: Tensor, settings: SealedSettings) -> tuple[float, str]:
+def _worst(
+    columns: dict[str, Tensor], sent: Tensor, of_number: float, of_category: float
+) -> tuple[float, str]:
     """The column given away most, as a multiple of its bound."""
-    parts = max(1, len(sent) // MOST_ROWS)  # decoders take MOST_ROWS at a time: a mean is steadier
-    measured = [
-        gives_away({name: values[k::parts] for name, values in columns.items()}, sent[k::parts])
-        for k in range(parts)
-    ]
-    scores = {name: sum(part[name] for part in measured) / parts for name in measured[0]}
-    if not scores:
+    if len(sent) < LEAST_ROWS:
         raise SelfAuditError(
             f"{len(sent)} own rows are too few to measure what scores would give away; nothing is "
             "sent"
         )
-    bounds = {
-        name: settings.most_of_number if values.is_floating_point() else settings.most_of_category
-        for name, values in columns.items()
-    }
-    return max((score / bounds[name], name) for name, score in scores.items())
+    patterns, place = torch.unique(sent, dim=0, return_inverse=True)
+    if len(patterns) <= MOST_PATTERNS:
+        scores = {name: best_guess(column, place) for name, column in columns.items()}
+    else:
+        scores = gives_away(columns, sent)
+    shares = []
+    for name, column in columns.items():
+        bound = of_number if column.is_floating_point() else of_category
+        shares.append((scores[name] / bound, name))
+    return max(shares)
+
+
+def best_guess(column: Tensor, place: Tensor) -> float:
+    """What the best of all decoders rebuilds of a column where only `place` (n,), one of a few
+    patterns, is sent: the mean of each pattern, or the value that has the largest share of its rows
+    there. R^2, or the way from chance to certainty; pixels (n, p) together."""
+    count = int(place.max()) + 1
+    if not column.is_floating_point():
+        codes = torch.unique(column, return_inverse=True)[1]
+        table = torch.bincount(codes * count + place, minlength=count * (int(codes.max()) + 1))
+        table = table.view(-1, count).double()  # values x patterns
+        often = table[table.sum(1) >= LEAST_OF_VALUE]
+        if len(often) < 2:
+            return 0.0
+        recall = (often / often.sum(1, keepdim=True)).amax(0).sum() / len(often)
+        return float((recall - 1 / len(often)) / (1 - 1 / len(often)))
+    x = column.double().reshape(len(column), -1)
+    total = (x - x.mean(0)).square().sum()
+    if total <= 1e-9 * len(x):
+        return 0.0
+    sums = x.new_zeros(count, x.shape[1]).index_add(0, place, x)
+    means = sums / torch.bincount(place, minlength=count)[:, None]
+    return float(1 - (x - means[place]).square().sum() / total)
 
 
 # ---------------------------------------------------------------- the owner
