@@ -164,7 +164,7 @@ def test_whoever_reads_during_a_run_sees_where_it_is(tmp_path: Path) -> None:
 def test_a_run_ends_with_its_result_and_says_so(tmp_path: Path) -> None:
     companies = Companies(tmp_path)
     assert companies.lead() == "done"
-    assert torch.equal(companies.result(), expected(PROBE))
+    assert torch.equal(companies.result(), expected(PROBE, tmp_path))
     found = status(companies.kit("bank"))
     assert (found["state"], found["rounds"], found["predicted"]) == ("done", 4, 4)
     assert len(found["exchange_s"]) == 4
@@ -197,7 +197,7 @@ def test_a_lost_party_is_named_and_the_run_can_be_taken_up(tmp_path: Path) -> No
     assert not (companies.kit("bank").run_folder("run-1") / "predictions.safetensors").exists()
     again = Companies(tmp_path)
     assert again.lead() == "done"
-    assert torch.equal(again.result(), expected(PROBE))
+    assert torch.equal(again.result(), expected(PROBE, tmp_path))
 
 
 def test_who_is_skipped_stands_in_the_status(tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ def test_the_leader_asks_itself_at_home_and_the_others_through_nvflare(
     )
     assert flare.site().lead() == "done"
     assert called == {"shop", "tele"}
-    assert torch.equal(companies.result(), expected(PROBE))
+    assert torch.equal(companies.result(), expected(PROBE, tmp_path))
 
 
 def test_a_call_that_fails_and_a_party_outside_the_attempt_are_lost_parties(

@@ -5,6 +5,7 @@ KIT/kit.json        who this is                          signed by the project's
 KIT/startup, local  certificates and NVFlare settings    signed too
 KIT/party.toml      this party's own data                edited by the party, never leaves
 KIT/policy.toml     which jobs it accepts                edited by the party, never leaves
+KIT/secret.key      starts all that is random here       drawn by the party, never leaves (secret.py)
 KIT/admin           the right to submit jobs             active party only
 KIT/runs/RUN        the run directory (artifacts/run_dir.py), checkpoints, audit log, predictions
 """

@@ -2,7 +2,7 @@
 party's side."""
 
 import io
-import secrets
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -21,6 +21,7 @@ from protoevfl.deploy.aligning import Pair, PassiveSide
 from protoevfl.deploy.checkpoints import CheckpointStore, party_state
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.own_file import NewRows, OwnFile
+from protoevfl.deploy.secret import derived, run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import party_key
@@ -88,6 +89,12 @@ class Local:
         """The training run: this one, or the one a predict job names."""
         return self.kit.run_folder(self.spec.base or self.spec.run)
 
+    @cached_property
+    def seed(self) -> int:
+        """Of everything random here but noise. Not the job's, which the other companies know and
+        the active party chooses."""
+        return run_seed(self.kit.folder, self.base_folder.name)
+
     @property
     def privacy(self) -> PrivacySettings:
         return settings_from(self.spec.privacy)
@@ -118,7 +125,7 @@ class Local:
 
     @cached_property
     def active(self) -> ActiveSide:
-        return ActiveSide(self.spec, self.source(), self.folder / "alignment")
+        return ActiveSide(self.spec, self.source(), self.folder / "alignment", self.seed)
 
     def method(self) -> Method:
         if self.spec.method == probe.Probe.name:
@@ -137,7 +144,7 @@ class Local:
 
     def _learning(self) -> Party:
         method = self.method()
-        key = party_key(self.spec.seed, self.index)
+        key = party_key(self.seed, self.index)
         if not self.own_data:
             return Party(method, self._demo_table(), key)
         part = self.part()
@@ -158,7 +165,7 @@ class Local:
         rows, alignment = self.pair.rows(ids), self.pair.load()
         config, notes = self.file.config, list[str]()
         return prepare_party(
-            self.file.file, rows, alignment, ids.counts.input, config.pool, self.spec.seed, notes
+            self.file.file, rows, alignment, ids.counts.input, config.pool, self.seed, notes
         )
 
     def _predicting(self) -> Party:
@@ -178,18 +185,16 @@ class Local:
     def _party_guard(self) -> PartyGuard | None:
         if self.index == 0:
             return None  # the active party's own answers do not leave it
-        return PartyGuard(self.privacy, self.index, SecretNoise(self._secret()), self._ledger())
+        return PartyGuard(self.privacy, self.index, self._noise(), self._ledger())
 
     def _ledger(self) -> Ledger:
         return Ledger(self.privacy.epsilon, self.privacy.delta, self.base_folder / "ledger.json")
 
-    def _secret(self) -> bytes:
-        """The key of this site's noise: made once per run, readable by this user alone, never
-        sent."""
-        path = self.base_folder / "noise.key"
-        if not path.exists():
-            durable.write(path, secrets.token_bytes(32))
-        return path.read_bytes()
+    def _noise(self) -> SecretNoise:
+        """Of a run and the predictions made with it: the same numbers of the same row get the same
+        noise. Other defences get other noise: scaled by another factor it would cancel out."""
+        defences = json.dumps(asdict(self.privacy), sort_keys=True)
+        return SecretNoise(derived(self.kit.folder, "noise", self.base_folder.name, defences))
 
     # ------------------------------------------------------------ what is kept
 
@@ -230,7 +235,7 @@ class Local:
     def owner(self) -> LabelOwner:
         parties = len(self.spec.parties)
         if self.spec.method == probe.Probe.name:
-            return probe.owner(parties, self.spec.seed)
+            return probe.owner(parties, self.seed)
         if not self.own_data:
             owner: LabelOwner = self._demo().owner
             return owner
@@ -241,7 +246,7 @@ class Local:
             world.labels,
             classes,
             parties,
-            self.spec.seed,
+            self.seed,
             world.unseen,
             world.own,
             world.further,
@@ -249,9 +254,7 @@ class Local:
 
     def owner_guard(self, labels: Tensor) -> OwnerGuard:
         """`labels` (N_a,) of the rows that all parties share."""
-        return OwnerGuard(
-            self.privacy, labels, self.spec.classes, SecretNoise(self._secret()), self._ledger()
-        )
+        return OwnerGuard(self.privacy, labels, self.spec.classes, self._noise(), self._ledger())
 
     def write_probabilities(self, probabilities: Tensor) -> None:
         """predictions.safetensors."""

@@ -38,7 +38,7 @@ class JobSpec:
     preset: str = "default"  # named settings of the method
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes to the preset, plain values
     task: Annotated[str, OneOf(("train", "predict"))] = "train"  # predict: with the model of `base`
-    seed: int = 0  # of everything random but noise
+    seed: int = 0  # of demo rows; everything else starts from each party's own secret
     classes: Annotated[int, Between(2, 1_000_000)] = 2  # of the label
     rounds: Annotated[int, Between(1, 1_000_000)] = 100  # most exchanges
     down: NAMES = ()  # message types that go to a party; left out: those of the method
