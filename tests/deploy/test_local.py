@@ -19,6 +19,7 @@ from protoevfl.deploy.aligning import pack_uses
 from protoevfl.deploy.checkpoints import REPLY, Checkpoint, CheckpointStore, blob
 from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.local import Local
+from protoevfl.deploy.policy import TEMPLATE
 from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
@@ -59,6 +60,7 @@ def kit(folder: Path, name: str = "bank", party: str = PARTY) -> Kit:
     )
     of_bank = 'label = "risk"\ntest = 0.0\n' if name == "bank" and "file" in party else ""
     (home / "party.toml").write_text(party + of_bank)
+    (home / "policy.toml").write_text(TEMPLATE.format(active="bank"))
     return Kit(home, Identity("p", name, "party", name, "hub:1", "bank", NAMES))
 
 
@@ -125,6 +127,8 @@ def trained(folder: Path) -> tuple[Local, Local]:
 
 def test_a_probe_needs_no_file_and_does_not_align(tmp_path: Path) -> None:
     empty = Kit(tmp_path / "shop", Identity("p", "shop", "party", "s", "hub:1", "bank", NAMES))
+    empty.folder.mkdir()
+    (empty.folder / "policy.toml").write_text(TEMPLATE.format(active="bank"))
     site = Local(empty, probe_job())
     assert not site.own_data
     assert site.aligner() is None
@@ -201,7 +205,7 @@ def test_the_noise_of_a_party_is_the_same_after_a_crash_and_is_charged_once(tmp_
     assert Local(shop, spec).party().handle_bytes(ask) == Local(shop, spec).party().handle_bytes(
         ask
     )
-    assert len(Ledger(path=shop.folder / "runs" / "a" / "ledger.json").entries) == 1
+    assert len(Ledger(path=shop.folder / "ledger" / "epsilon.json").entries) == 1
 
 
 def test_messages_that_do_not_fit_the_job_are_refused(tmp_path: Path) -> None:
@@ -349,7 +353,8 @@ def test_the_owners_guard_is_made_of_the_jobs_defences_and_the_sites_key(tmp_pat
     guard = site.owner_guard(labels)
     assert (guard.settings.prototype_noise, guard.settings.epsilon) == (2.0, 3.0)
     assert torch.equal(guard.noise("x", (3,)), site.owner_guard(labels).noise("x", (3,)))
-    assert guard.ledger.path == site.folder / "ledger.json"
+    assert guard.ledger.path == site.kit.folder / "ledger" / "epsilon.json"
+    assert (guard.ledger.run, guard.ledger.names) == ("a", NAMES)
 
 
 def test_the_owner_of_a_probe_asks_every_party(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob, unblob
-from protoevfl.deploy.envelope import Envelope, EnvelopeError, pack, unpack
+from protoevfl.deploy.envelope import Envelope, EnvelopeError
 from protoevfl.deploy.host import message_type
+from protoevfl.deploy.seal import Keys, Opened, seal, signed_digest, unseal
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.lockstep import Address, PartyLostError
@@ -47,6 +48,28 @@ def canonical(data: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + data[8 + length :]
 
 
+@dataclass(frozen=True)
+class _Ask:
+    """What to ask a party; every try is a frame of its own."""
+
+    kind: str
+    round: int  # of alignment: the step
+    body: bytes = b""
+    missed: tuple[int, ...] = ()
+
+
+@dataclass
+class _Session:
+    """A party's process, as its welcome named it."""
+
+    certificate: bytes
+    name: str
+    counter: int  # of the last request
+
+
+ANSWER = {"hello": "welcome", "align": "align", "request": "reply", "finish": "finish"}
+
+
 def _nothing(round: int, absent: Mapping[str, str]) -> None:
     """The default watcher."""
 
@@ -56,6 +79,7 @@ class Lead:
     """An engine (see drive.py) over real parties; exchange n is round n of the run."""
 
     spec: JobSpec
+    keys: Keys
     send: Send
     journal: CheckpointStore
     log: AuditLog
@@ -71,6 +95,7 @@ class Lead:
         # since its last answer
         self.unasked: dict[str, list[int]] = {name: [] for name in self.spec.parties}
         self.heads: dict[str, str] = {}  # of the parties' audit logs
+        self.sessions: dict[str, _Session] = {}
         self.aligned: dict[str, str] = {}  # keyed hash of each party's common rows
         self.pool = ThreadPoolExecutor(len(self.spec.parties), thread_name_prefix="ask")
 
@@ -80,21 +105,15 @@ class Lead:
     def hello(self) -> None:
         """Ask every party whether it takes part; refusals stop the run before anything is sent."""
         names = [n for n in self.spec.parties if n not in self.absent]
-        frames = {n: pack(self._header("hello", n, ())) for n in names}
-        answers = self._ask_all(frames)
-        for name, answer in answers.items():
+        for name, answer in self._ask_all({n: _Ask("hello", self.round) for n in names}).items():
             if isinstance(answer, PartyError):
                 self._lost(name, answer.reason)
-            else:
-                facts = json.loads(answer)
-                self.heads[name], self.aligned[name] = str(facts["head"]), str(facts["aligned"])
 
     def align(self, name: str, step: int, message: bytes) -> bytes:
         """One alignment message and its answer; not kept, for alignment starts again after a
         crash."""
-        header = replace(self._header("align", name, ()), round=step)
         self._log(name, "request", f"Alignment{step}", len(message), "sent")
-        answer = self._ask_all({name: pack(header, message)}, step)[name]
+        answer = self._ask_all({name: _Ask("align", step, message)})[name]
         if isinstance(answer, PartyError):
             raise PartyLostError(f"party {name} did not answer while aligning: {answer.reason}")
         return answer
@@ -102,8 +121,8 @@ class Lead:
     def finish(self) -> None:
         """Training is over: every party keeps what it has learnt. One that is away does so when it
         is next asked."""
-        frames = {n: pack(self._header("finish", n, ())) for n in self.spec.parties}
-        for name, answer in self._ask_all(frames).items():
+        asks = {n: _Ask("finish", self.round) for n in self.spec.parties}
+        for name, answer in self._ask_all(asks).items():
             if isinstance(answer, PartyError):
                 self._log(name, "lost", "", 0, "later", answer.reason)
 
@@ -184,10 +203,10 @@ class Lead:
                     f"{message_type(body)} is not among the message types that were agreed on"
                 )
         without = {n: tuple(sorted(self.missed[n] + self.unasked[n])) for n in bodies}
-        frames = {n: pack(self._header("request", n, without[n]), b) for n, b in bodies.items()}
+        asks = {n: _Ask("request", self.round, b, without[n]) for n, b in bodies.items()}
         for name, body in bodies.items():
             self._log(name, "request", message_type(body), len(body), "sent")
-        answers = self._ask_all(frames)
+        answers = self._ask_all(asks)
         for name, answer in answers.items():
             if isinstance(answer, PartyError):
                 self._lost(name, answer.reason)
@@ -206,17 +225,14 @@ class Lead:
         if self.spec.on_party_loss != "skip" or name == self.spec.active:
             raise PartyLostError(f"party {name} did not answer in round {self.round}: {reason}")
 
-    def _ask_all(
-        self, frames: Mapping[str, bytes], number: int | None = None
-    ) -> dict[str, bytes | PartyError]:
-        number = self.round if number is None else number
+    def _ask_all(self, asks: Mapping[str, "_Ask"]) -> dict[str, bytes | PartyError]:
         away = {
             n: PartyError(self.spec.parties.index(n), "away in this attempt")
-            for n in frames
+            for n in asks
             if n in self.absent
         }
         asked: dict[str, Future[bytes]] = {
-            n: self.pool.submit(self._ask, n, f, number) for n, f in frames.items() if n not in away
+            n: self.pool.submit(self._ask, n, ask) for n, ask in asks.items() if n not in away
         }
         answers: dict[str, bytes | PartyError] = dict(away)
         for name, future in asked.items():
@@ -226,7 +242,7 @@ class Lead:
                 answers[name] = PartyError(self.spec.parties.index(name), str(error))
         return answers
 
-    def _ask(self, name: str, frame: bytes, number: int) -> bytes:
+    def _ask(self, name: str, ask: "_Ask") -> bytes:
         """The body of the party's answer. Asked again (the party answers a round once) until the
         deadline."""
         patience = self.spec.deadline_s + (
@@ -237,37 +253,77 @@ class Lead:
             patience = min(patience, MISSED_S)
         end = time.monotonic() + patience
         while True:
-            left = end - time.monotonic()
+            left = max(0.1, min(end - time.monotonic(), self.spec.deadline_s))
             try:
-                return self._answer(
-                    name, self.send(name, frame, max(0.1, min(left, self.spec.deadline_s))), number
-                )
+                if name not in self.sessions:
+                    self._greet(name, left)
+                return b"" if ask.kind == "hello" else self._talk(name, ask, left)
             except LostError as error:
                 reason = str(error)
             if time.monotonic() + RETRY_S >= end:
                 raise LostError(f"{reason} (waited {patience:g} s)")
             time.sleep(RETRY_S)
 
-    def _answer(self, name: str, frame: bytes, number: int) -> bytes:
+    def _greet(self, name: str, seconds: float) -> None:
+        """Learn the party's certificate and its session; what it says of itself is kept."""
+        opened = self._exchange_frames(name, _Ask("hello", self.round), seconds)
         try:
-            envelope, body = unpack(frame, self.spec.max_bytes)
+            facts = json.loads(opened.body)
+            self.heads[name], self.aligned[name] = str(facts["head"]), str(facts["aligned"])
+            session = _Session(opened.certificate, str(facts["session"]), int(facts["counter"]))
+        except (ValueError, KeyError, TypeError):
+            raise PartyRefusedError(f"party {name} sent a welcome that cannot be used") from None
+        self.sessions[name] = session
+
+    def _talk(self, name: str, ask: "_Ask", seconds: float) -> bytes:
+        body = self._exchange_frames(name, ask, seconds).body
+        if ask.kind == "request":
+            self._check_body(name, body)
+        return body
+
+    def _exchange_frames(self, name: str, ask: "_Ask", seconds: float) -> Opened:
+        """A new frame (its counter is used once) and the answer to it."""
+        header = Envelope(
+            ask.kind, self.spec.run, self.spec.digest(), self.spec.active, name, ask.round
+        )
+        header = replace(header, missed=ask.missed)
+        receiver = None
+        if ask.kind != "hello":
+            session = self.sessions[name]
+            session.counter += 1
+            receiver = session.certificate
+            header = replace(header, session=session.name, counter=session.counter)
+        frame = seal(self.keys, header, ask.body, receiver)
+        return self._opened(name, ask, signed_digest(frame), self.send(name, frame, seconds))
+
+    def _opened(self, name: str, ask: "_Ask", asked: str, frame: bytes) -> Opened:
+        """The answer in a frame, if `name` signed it for this very request."""
+        try:
+            opened = unseal(self.keys, frame, self.spec.max_bytes)
         except EnvelopeError as error:
             self._log(name, "reply", "", len(frame), "refused", str(error))
             raise PartyRefusedError(
-                f"party {name} sent an answer that cannot be used: {error}"
+                f"an answer in the name of party {name} cannot be used: {error}"
             ) from None
-        if envelope.kind == "refusal":
-            self._log(name, "reply", "", len(frame), "refused", envelope.note)
-            raise PartyRefusedError(f"party {name} refused round {number}: {envelope.note}")
-        expected = (name, self.spec.active, self.spec.run, self.spec.digest(), number)
-        if (envelope.sender, envelope.to, envelope.run, envelope.spec, envelope.round) != expected:
+        envelope = opened.envelope
+        if envelope.sender != name:
+            reason = f"{envelope.sender} answered in place of {name}"
+            self._log(name, "reply", "", len(frame), "refused", reason)
+            raise PartyRefusedError(f"{reason}: refused; is the hub to be trusted?")
+        of_this_run = (envelope.run, envelope.spec) == (self.spec.run, self.spec.digest())
+        # a party that could not open the request cannot name it either
+        if envelope.kind == "refusal" and of_this_run and envelope.answers in (asked, ""):
+            note = opened.body.decode(errors="replace")
+            self._log(name, "reply", "", len(frame), "refused", note)
+            raise PartyRefusedError(f"party {name} refused round {ask.round}: {note}")
+        expected = (ANSWER[ask.kind], self.spec.run, self.spec.digest(), ask.round, asked)
+        found = (envelope.kind, envelope.run, envelope.spec, envelope.round, envelope.answers)
+        if found != expected:
             self._log(name, "reply", "", len(frame), "refused", "not the answer to this request")
-            raise PartyRefusedError(
-                f"party {name} sent an answer to another request (replay or reorder refused)"
+            raise LostError(
+                f"an answer of {name} to another request came (replayed or reordered on its way)"
             )
-        if envelope.kind == "reply":
-            self._check_body(name, body)
-        return body
+        return opened
 
     def _check_body(self, name: str, body: bytes) -> None:
         try:
@@ -281,10 +337,6 @@ class Lead:
                 f"party {name} sent an answer that cannot be used: {error}"
             ) from None
         self._log(name, "reply", kind, len(body), "accepted")
-
-    def _header(self, kind: str, to: str, missed: tuple[int, ...]) -> Envelope:
-        empty = Envelope(kind, self.spec.run, self.spec.digest(), self.spec.active, to, self.round)
-        return replace(empty, missed=missed)
 
     def _log(
         self, peer: str, event: str, kind: str, size: int, decision: str, reason: str = ""

@@ -1,14 +1,16 @@
 """What a site does with its own files: the party it runs, what it keeps of it, and the active
 party's side."""
 
+import hashlib
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from protoevfl.artifacts import integrity
@@ -16,28 +18,32 @@ from protoevfl.artifacts.owner import StoredOwner
 from protoevfl.artifacts.party import StoredParty
 from protoevfl.artifacts.run_dir import OWNER, add_to_run, own_file
 from protoevfl.deploy import durable, probe
+from protoevfl.deploy.account import Account
 from protoevfl.deploy.active_side import ActiveSide
-from protoevfl.deploy.aligning import Pair, PassiveSide
+from protoevfl.deploy.aligning import Gate, Pair, PassiveSide
 from protoevfl.deploy.checkpoints import CheckpointStore, party_state
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.own_file import NewRows, OwnFile
+from protoevfl.deploy.policy import Policy, method_of
+from protoevfl.deploy.row_ledger import Keys, RowLedger, row_keys
 from protoevfl.deploy.secret import derived, run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import party_key
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Party
-from protoevfl.messages import decode, encode
+from protoevfl.messages import Describe, Embeddings, MessageError, decode, encode
 from protoevfl.method import Method
 from protoevfl.pipeline.predict import Predictions, writer
-from protoevfl.pipeline.prepare import OneParty, prepare_party
+from protoevfl.pipeline.prepare import OneParty, Places, prepare_party
 from protoevfl.pipeline.train import owner_of, stored_party
 from protoevfl.privacy.defences.noise import SecretNoise
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, settings_from
+from protoevfl.rows.encoders import encoder_state
+from protoevfl.rows.ids import Ids
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.method_choice import method_facts
-from protoevfl.settings.presets import build
 
 DRAFT = "draft"  # folder: what is kept of the party, before it has learnt anything
 
@@ -45,16 +51,27 @@ DRAFT = "draft"  # folder: what is kept of the party, before it has learnt anyth
 @dataclass
 class LocalParty:
     """A `Party` that speaks bytes: what comes in is checked before use, what goes out passes the
-    party's guard."""
+    party's guard and is entered in its ledger."""
 
     party: Party
     dims: Mapping[str, int]
     max_bytes: int
     guard: PartyGuard | None = None
+    account: Account | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of what it is made of
 
-    def handle_bytes(self, request: bytes) -> bytes:
-        reply = self.party.handle(decode(request, self.dims, self.max_bytes))
-        return encode(reply if self.guard is None else self.guard.up(reply))
+    def handle_bytes(self, request: bytes, name: str = "") -> bytes:
+        """The reply to a request; `name` tells it from every other request of the run."""
+        asked = decode(request, self.dims, self.max_bytes)
+        if isinstance(asked, Describe) and asked.groups > self.dims["classes"]:
+            raise MessageError(f"Describe.groups is {asked.groups}: there are fewer classes")
+        reply = self.party.handle(asked)
+        if self.guard is not None:
+            reply = self.guard.up(reply)
+        if self.account is not None:
+            features = isinstance(reply, Embeddings) and "edges" in self.party.memory
+            self.account.enter(asked, reply, name, features)
+        return encode(reply)
 
     def state(self) -> dict[str, Tensor]:
         return self.party.state()
@@ -118,9 +135,17 @@ class Local:
     def aligner(self) -> PassiveSide | None:
         """Answers while the parties align; the active party asks, and needs none."""
         return (
-            PassiveSide(self.kit.name, self.source, self.pair)
+            PassiveSide(self.kit.name, self.source, self.pair, self._gate())
             if self.own_data and self.index
             else None
+        )
+
+    def _gate(self) -> Gate:
+        ledger, run = self.row_ledger, self.spec.run
+        return Gate(
+            lambda: ledger.aligns(run),
+            lambda ids: ledger.asked(ids, run),
+            self.policy.max_query_rows,
         )
 
     @cached_property
@@ -128,34 +153,40 @@ class Local:
         return ActiveSide(self.spec, self.source(), self.folder / "alignment", self.seed)
 
     def method(self) -> Method:
-        if self.spec.method == probe.Probe.name:
-            return probe.make(self.spec.settings)
-        dataset = "table" if self.own_data else str(self.config["demo"].get("dataset", "digits"))
-        return build(self.spec.method, self.spec.preset, dataset, self.spec.settings)
+        demo = self.config.get("demo", {})
+        return method_of(self.spec, "table" if self.own_data else demo.get("dataset", "digits"))
 
     # ------------------------------------------------------------ the party
 
     def party(self) -> LocalParty:
         """This site's party: fresh, or for a prediction as training left it, with new rows."""
-        party = self._predicting() if self.predicts else self._learning()
-        return LocalParty(
-            party, {"classes": self.spec.classes}, self.spec.max_bytes, self._party_guard()
-        )
+        made = self._predicting() if self.predicts else self._learning()
+        made.guard = self._party_guard()
+        return made
 
-    def _learning(self) -> Party:
+    def _made(self, party: Party, **more: Any) -> LocalParty:
+        return LocalParty(party, {"classes": self.spec.classes}, self.spec.max_bytes, **more)
+
+    def _learning(self) -> LocalParty:
         method = self.method()
         key = party_key(self.seed, self.index)
         if not self.own_data:
-            return Party(method, self._demo_table(), key)
+            return self._made(Party(method, self._demo_table(), key))
         part = self.part()
         party = Party(method, part.table, key)
+        party.least_component_rows = self.policy.min_component_rows
         on_bad_ids = self.file.config.on_bad_ids
         draft = stored_party(
             part, self.index, self.file.rules, on_bad_ids, method, self.privacy, party.state()
         )
         with integrity.whole(self.folder / DRAFT) as beside:
             draft.save(beside)
-        return party
+        encoder = json.dumps(encoder_state(part.encoder), sort_keys=True)
+        sources = {
+            "data file": file_digest(part.file.info.path),
+            "encoder": hashlib.sha256(encoder.encode()).hexdigest(),
+        }
+        return self._made(party, account=self._account(part), sources=sources)
 
     def part(self) -> OneParty:
         """This party's encoder and rows."""
@@ -168,13 +199,54 @@ class Local:
             self.file.file, rows, alignment, ids.counts.input, config.pool, self.seed, notes
         )
 
-    def _predicting(self) -> Party:
+    def _predicting(self) -> LocalParty:
         source = self.source()
         assert isinstance(source, NewRows)
         rows = self.active.rows.asked if not self.index else self.pair.rows(source.ids()).asked
         party = source.party.party()
         party.rows.query = source.encoded(rows)[None]
-        return party
+        account = None
+        if self.index:
+            account = Account(
+                self.row_ledger, self.spec.run, {"query": self._keys(source.ids(), rows)}
+            )
+        sources = {"file of new rows": file_digest(source.path)}
+        return self._made(party, account=account, sources=sources)
+
+    # ------------------------------------------------------------ what may leave
+
+    @cached_property
+    def policy(self) -> Policy:
+        return Policy.read(self.kit.folder / "policy.toml")
+
+    @cached_property
+    def row_ledger(self) -> RowLedger:
+        """What of this party's rows went to the active party, over all runs."""
+        folder = self.kit.folder / "ledger" / self.spec.active
+        return RowLedger(folder, self.spec.active, self.policy.limits)
+
+    def _account(self, part: OneParty) -> Account | None:
+        """None at the active party: its own answers do not leave it."""
+        if not self.index:
+            return None
+        ids = self.file.ids()
+        rows = self.pair.rows(ids)
+        uses = {
+            "aligned": rows.aligned,
+            "further": rows.further,
+            "query": np.concatenate([rows.kept_aside, rows.asked]),
+            # a party without rows of its own describes the shared ones
+            "pool": part.pool_rows if len(part.pool_rows) else rows.aligned,
+        }
+        keys = {use: self._keys(ids, places) for use, places in uses.items()}
+        return Account(self.row_ledger, self.spec.run, keys)
+
+    def _keys(self, ids: Ids, places: Places) -> Keys:
+        """Keyed hashes of the ids in these rows of the file; a row without an id is known by its
+        place."""
+        spelt = dict(zip(ids.rows.tolist(), ids.values, strict=True))
+        names = [spelt.get(row, f"row {row}") for row in places.tolist()]
+        return row_keys(derived(self.kit.folder, "ledger"), names)
 
     def _demo_table(self) -> PartyTable:
         if self.spec.method == probe.Probe.name:
@@ -185,10 +257,20 @@ class Local:
     def _party_guard(self) -> PartyGuard | None:
         if self.index == 0:
             return None  # the active party's own answers do not leave it
-        return PartyGuard(self.privacy, self.index, self._noise(), self._ledger())
+        strict = self.policy.require_privacy and self.spec.method != probe.Probe.name
+        return PartyGuard(self.privacy, self.index, self._noise(), self._ledger(), strict)
 
     def _ledger(self) -> Ledger:
-        return Ledger(self.privacy.epsilon, self.privacy.delta, self.base_folder / "ledger.json")
+        """Of what noise covers, over all runs: labels to each party, columns to the active one."""
+        return Ledger(
+            self.privacy.epsilon,
+            self.privacy.delta,
+            self.kit.folder / "ledger" / "epsilon.json",
+            run=self.base_folder.name,
+            # at a passive party all of this is about the active one
+            names=[self.spec.active] * len(self.spec.parties) if self.index else self.spec.parties,
+            total=self.policy.max_epsilon if self.policy.require_privacy else None,
+        )
 
     def _noise(self) -> SecretNoise:
         """Of a run and the predictions made with it: the same numbers of the same row get the same
@@ -285,3 +367,9 @@ class Local:
             return prepare(RunConfig(**facts, preset=self.spec.preset), self.spec.seed, "cpu")
         except TypeError as error:
             raise UserError(f"party.toml: [demo] {error}") from None
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
