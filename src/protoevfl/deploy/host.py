@@ -25,6 +25,7 @@ from protoevfl.deploy.checkpoints import (
     REPLY,
     Checkpoint,
     CheckpointStore,
+    DamagedError,
     blob,
     party_state,
     unblob,
@@ -87,6 +88,11 @@ class PartyHost:
         self._found = self.store.latest()
         if self._found is not None:
             self.last = self._found.round
+        if damaged := self.store.damaged():
+            numbers = ", ".join(map(str, damaged))
+            reason = f"checkpoint of round {numbers} is damaged; going on from round {self.last}"
+            logging.getLogger(__name__).warning("%s of %s: %s", self.spec.run, self.name, reason)
+            self.log.add("damaged", run=self.spec.run, round=self.last, reason=reason)
 
     @property
     def name(self) -> str:
@@ -212,6 +218,9 @@ class PartyHost:
             raise RefusedError(f"message type {kind} is not allowed in this run")
         if envelope.round > self.spec.rounds:
             raise RefusedError(f"round {envelope.round} is beyond the {self.spec.rounds} agreed on")
+        if (earlier := self._earlier(envelope.round, request_digest(body))) is not None:
+            self._log(envelope, "reply", message_type(earlier), len(earlier), "repeated")
+            return "reply", earlier
         if place(envelope, request_digest(body), self.last, self.answered) == "new":
             self._log(envelope, "request", kind, len(body), "accepted")
             self._work(party, envelope, body)
@@ -219,6 +228,17 @@ class PartyHost:
         else:
             self._log(envelope, "reply", message_type(self.reply), len(self.reply), "repeated")
         return "reply", self.reply
+
+    def _earlier(self, number: int, digest: str) -> bytes | None:
+        """The answer to the same request of an earlier round, where its checkpoint is still there:
+        the active party may have lost the end of its journal."""
+        if not 0 < number < self.last:
+            return None
+        try:
+            kept = self.store.load(number)
+        except DamagedError:
+            return None
+        return unblob(kept.tensors[REPLY]) if kept.header["answered"] == digest else None
 
     def _work(self, party: Answering, envelope: Envelope, body: bytes) -> None:
         """Answer, check what would leave, and keep the answer; or be as before."""

@@ -14,18 +14,28 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from protoevfl.deploy.audit_log import AuditLog
-from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, blob, unblob
+from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, DamagedError, blob, unblob
 from protoevfl.deploy.envelope import Envelope, EnvelopeError
 from protoevfl.deploy.host import message_type
 from protoevfl.deploy.seal import Keys, Opened, seal, signed_digest, unseal
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.lockstep import Address, PartyLostError
-from protoevfl.messages import Message, MessageError, decode, encode
+from protoevfl.messages import (
+    Describe,
+    Embeddings,
+    Learned,
+    Message,
+    MessageError,
+    Statistics,
+    decode,
+    encode,
+)
 from protoevfl.method import PartyError
 
 Send = Callable[[str, bytes, float], bytes]  # (party, frame, seconds) -> frame
 RETRY_S = 2.0
+KEPT = 3  # rounds that a party keeps (CheckpointStore)
 MISSED_S = 5.0  # for a party that missed the round before
 
 
@@ -86,6 +96,9 @@ class Lead:
     dims: Mapping[str, int] = field(default_factory=dict)  # sizes every reply must have
     absent: frozenset[str] = frozenset()  # parties known to be away in this attempt
     watch: Callable[[int, Mapping[str, str]], None] = _nothing
+    sources: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the active party's files
+    # rows that an answer of a party (by number) to a request must have; None: any number
+    rows: Callable[[int, Message], int | None] = lambda party, request: None
 
     def __post_init__(self) -> None:
         self.round = 0
@@ -96,6 +109,7 @@ class Lead:
         self.unasked: dict[str, list[int]] = {name: [] for name in self.spec.parties}
         self.heads: dict[str, str] = {}  # of the parties' audit logs
         self.sessions: dict[str, _Session] = {}
+        self.last: dict[str, int] = {}  # round that each party answered last, as it says
         self.aligned: dict[str, str] = {}  # keyed hash of each party's common rows
         self.pool = ThreadPoolExecutor(len(self.spec.parties), thread_name_prefix="ask")
 
@@ -136,8 +150,18 @@ class Lead:
             self.spec.parties[party]: canonical(encode(message))
             for (_, party), message in requests.items()
         }
+        for body in bodies.values():
+            if message_type(body) not in self.spec.down:
+                raise UserError(
+                    f"{message_type(body)} is not among the message types that were agreed on"
+                )
+        self.asked = {self.spec.parties[party]: message for (_, party), message in requests.items()}
         done = self._from_journal(bodies)
-        answers = done if done is not None else self._from_parties(bodies)
+        if done is None:
+            answers = self._from_parties(bodies)
+        else:
+            self._catch_up(bodies, done)
+            answers = done
         for name in self.spec.parties:
             if name not in answers:
                 self.unasked[name].append(self.round)
@@ -163,7 +187,17 @@ class Lead:
     def _from_journal(self, bodies: Mapping[str, bytes]) -> dict[str, bytes | PartyError] | None:
         if self.round not in self.journal.rounds():
             return None
-        entry = self.journal.load(self.round)
+        try:
+            entry = self.journal.load(self.round)
+        except DamagedError as error:  # the parties are asked again
+            self._log("", "damaged", "", 0, "asked again", str(error))
+            return None
+        before = dict(entry.header.get("sources", {}))
+        if changed := sorted(what for what in before if self.sources.get(what) != before[what]):
+            raise UserError(
+                f"the {' and the '.join(changed)} of {self.spec.active} changed since run "
+                f"{self.spec.run} began; put back what was there and resume, or begin a new run"
+            )
         if entry.header["spec"] != self.spec.digest():
             raise UserError(
                 f"run {self.spec.run} was begun with another specification; give the changed run a "
@@ -188,7 +222,45 @@ class Lead:
         lost = {n: a.reason for n, a in answers.items() if isinstance(a, PartyError)}
         asked = {n: hashlib.sha256(b).hexdigest() for n, b in bodies.items()}
         header = {"run": self.spec.run, "spec": self.spec.digest(), "asked": asked, "lost": lost}
+        header["sources"] = dict(self.sources)
         self.journal.save(Checkpoint(self.round, tensors, {**header, "audit": self.log.head}))
+
+    def _catch_up(
+        self, bodies: Mapping[str, bytes], done: Mapping[str, bytes | PartyError]
+    ) -> None:
+        """A party that lost its newest checkpoints answers those rounds again, bit for bit."""
+        behind = {
+            name: body
+            for name, body in bodies.items()
+            if self.last.get(name, self.round) < self.round
+            and not isinstance(done[name], PartyError)
+        }
+        for name, answer in self._ask_round(behind).items():
+            if answer != done[name]:
+                raise UserError(
+                    f"party {name} lost its checkpoint of round {self.round} and does not repeat it "
+                    "exactly (another version, machine or thread count there?); restore its run "
+                    "folder from a copy, or begin a new run"
+                )
+
+    def _ask_round(self, bodies: Mapping[str, bytes]) -> dict[str, bytes | PartyError]:
+        without = {n: tuple(sorted(self.missed[n] + self.unasked[n])) for n in bodies}
+        return self._ask_all(
+            {n: _Ask("request", self.round, b, without[n]) for n, b in bodies.items()}
+        )
+
+    def _check_journal(self) -> None:
+        """Rounds that the parties answered and the journal lost can be asked for again while the
+        parties still have them."""
+        ahead = {n: last for n, last in self.last.items() if last >= self.round + KEPT}
+        if ahead:
+            name, last = max(ahead.items(), key=lambda item: item[1])
+            raise UserError(
+                f"the journal of run {self.spec.run} at {self.spec.active} has no whole round "
+                f"{self.round}, while party {name} has answered up to round {last}: restore "
+                f"{self.journal.folder.parent.name}/{self.journal.folder.name} from a copy and "
+                "resume, or begin a new run"
+            )
 
     # ------------------------------------------------------------ the parties
 
@@ -197,16 +269,10 @@ class Lead:
             raise UserError(
                 f"the method asks for more than the {self.spec.rounds} rounds that were agreed on"
             )
-        for body in bodies.values():
-            if message_type(body) not in self.spec.down:
-                raise UserError(
-                    f"{message_type(body)} is not among the message types that were agreed on"
-                )
-        without = {n: tuple(sorted(self.missed[n] + self.unasked[n])) for n in bodies}
-        asks = {n: _Ask("request", self.round, b, without[n]) for n, b in bodies.items()}
+        self._check_journal()
         for name, body in bodies.items():
             self._log(name, "request", message_type(body), len(body), "sent")
-        answers = self._ask_all(asks)
+        answers = self._ask_round(bodies)
         for name, answer in answers.items():
             if isinstance(answer, PartyError):
                 self._lost(name, answer.reason)
@@ -270,6 +336,7 @@ class Lead:
         try:
             facts = json.loads(opened.body)
             self.heads[name], self.aligned[name] = str(facts["head"]), str(facts["aligned"])
+            self.last[name] = int(facts["last"])
             session = _Session(opened.certificate, str(facts["session"]), int(facts["counter"]))
         except (ValueError, KeyError, TypeError):
             raise PartyRefusedError(f"party {name} sent a welcome that cannot be used") from None
@@ -330,13 +397,29 @@ class Lead:
             kind = message_type(body)
             if kind not in self.spec.up:
                 raise MessageError(f"message type {kind} was not agreed on")
-            decode(body, self.dims, self.spec.max_bytes)
+            self._check_shape(name, decode(body, self.dims, self.spec.max_bytes))
         except MessageError as error:
             self._log(name, "reply", "", len(body), "refused", str(error))
             raise PartyRefusedError(
                 f"party {name} sent an answer that cannot be used: {error}"
             ) from None
         self._log(name, "reply", kind, len(body), "accepted")
+
+    def _check_shape(self, name: str, reply: Message) -> None:
+        """Sizes that the method would stumble over later, when nobody knows whose they were."""
+        request = self.asked[name]
+        if isinstance(reply, Embeddings | Learned):
+            rows = self.rows(self.spec.parties.index(name), request)
+            if rows is not None and len(reply.values) != rows:
+                raise MessageError(f"{len(reply.values):,} rows, {rows:,} were asked for")
+            if reply.values.shape[1] < 1:
+                raise MessageError("rows without a number in them")
+        if isinstance(reply, Statistics) and isinstance(request, Describe):
+            groups, components, width = reply.means.shape
+            if groups != request.groups + 1 or not components or not width:
+                raise MessageError(
+                    f"statistics of {groups} groups, {request.groups + 1} were asked for"
+                )
 
     def _log(
         self, peer: str, event: str, kind: str, size: int, decision: str, reason: str = ""

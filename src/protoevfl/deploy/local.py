@@ -32,10 +32,21 @@ from protoevfl.errors import UserError
 from protoevfl.federation.federation import party_key
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Party
-from protoevfl.messages import Describe, Embeddings, MessageError, decode, encode
+from protoevfl.messages import (
+    Describe,
+    Embed,
+    Embeddings,
+    Learn,
+    Message,
+    MessageError,
+    SendFeatures,
+    WarmUp,
+    decode,
+    encode,
+)
 from protoevfl.method import Method
 from protoevfl.pipeline.predict import Predictions, writer
-from protoevfl.pipeline.prepare import OneParty, Places, prepare_party
+from protoevfl.pipeline.prepare import OneParty, Places, prepare_party, rows_of
 from protoevfl.pipeline.train import owner_of, stored_party
 from protoevfl.privacy.defences.noise import SecretNoise
 from protoevfl.privacy.ledger import Ledger
@@ -333,6 +344,29 @@ class Local:
             world.own,
             world.further,
         )
+
+    def sources(self) -> dict[str, str]:
+        """SHA-256 of the file that this job is about; {} where there is none."""
+        if not self.own_data:
+            return {}
+        source = self.source()
+        path = source.path if isinstance(source, NewRows) else source.file.info.path
+        return {"file of new rows" if self.predicts else "data file": file_digest(path)}
+
+    def rows_asked(self, party: int, request: Message) -> int | None:
+        """How many rows a party's answer must have; None where it is not known."""
+        if not self.own_data:
+            return None
+        rows = rows_of(self.active.rows, self.active.shared, party, predict=True)
+        if isinstance(request, Embed):
+            uses = {
+                "aligned": len(rows.aligned),
+                "further": len(rows.further),
+                "query": len(rows.kept_aside) + len(rows.asked),
+            }
+            return uses[request.rows]
+        whole = isinstance(request, WarmUp | SendFeatures | Learn)
+        return len(rows.aligned) if whole else None
 
     def owner_guard(self, labels: Tensor) -> OwnerGuard:
         """`labels` (N_a,) of the rows that all parties share."""

@@ -159,6 +159,7 @@ def work(kit: Kit, spec: JobSpec, engine: Lead, observer: Observer) -> dict[str,
     from protoevfl.deploy.local import Local
 
     own = Local(kit, spec)
+    engine.sources, engine.rows = own.sources(), own.rows_asked
     if own.predicts and not own.own_data:
         raise UserError(
             "only a run on files can predict new rows; a demo or probe run has no file of them"

@@ -66,6 +66,10 @@ def describe(
             means, variances = means * enough[..., None], variances * enough[..., None]
             weights = weights * enough
             weights = weights / weights.sum(1, keepdim=True).clamp(min=1e-12)
+            # as many components from every party, whatever the size of its pool
+            lacking = min(settings.components, f_pool.shape[1]) - k
+            means, variances = (F.pad(x, (0, 0, 0, lacking)) for x in (means, variances))
+            weights = F.pad(weights, (0, lacking))
         return means, variances, weights
 
     parts = [mixed(torch.ones_like(f_pool[..., 0]))]
