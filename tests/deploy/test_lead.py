@@ -400,3 +400,107 @@ def test_a_party_that_a_round_does_not_concern_is_told_so_in_its_next_one(tmp_pa
     assert ask(0, 2) == {0, 2}
     assert ask(0, 1, 2) == {0, 1, 2}
     engine.close()
+
+
+# ------------------------------------------------------------ damage and its way back (threats D7 to D11)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def stopped_after(folder: Path, number: int) -> None:
+    """A run whose every process dies after this round."""
+
+    def crash(name: str, frame: bytes, way: str) -> bytes:
+        if header(frame).round > number:
+            raise CrashError
+        return frame
+
+    with suppress(CrashError):
+        World(folder, fault=crash).run()
+
+
+@pytest.mark.parametrize("lost", [(4,), (3, 4), (2, 3, 4)])
+def test_damaged_checkpoints_are_named_and_their_rounds_answered_again(
+    tmp_path: Path, lost: tuple[int, ...]
+) -> None:
+    stopped_after(tmp_path, 4)
+    for number in lost:
+        flip(CheckpointStore(tmp_path / "shop").path(number))
+    assert torch.equal(World(tmp_path).run(), expected(SPEC))
+    named = ", ".join(map(str, lost))
+    assert f"checkpoint of round {named} is damaged" in (tmp_path / "shop.jsonl").read_text()
+
+
+def test_a_party_that_lost_all_its_checkpoints_begins_again(tmp_path: Path) -> None:
+    stopped_after(tmp_path, 4)
+    for path in (tmp_path / "shop").iterdir():
+        path.unlink()
+    assert torch.equal(World(tmp_path).run(), expected(SPEC))
+
+
+@pytest.mark.parametrize("lost", [(4,), (3, 4), (2, 3, 4)])
+def test_the_end_of_the_journal_is_asked_for_again(tmp_path: Path, lost: tuple[int, ...]) -> None:
+    stopped_after(tmp_path, 4)
+    journal = CheckpointStore(tmp_path / "journal", keep=None)
+    for number in lost[:-1]:
+        journal.path(number).unlink()
+    flip(journal.path(lost[-1]))
+    assert torch.equal(World(tmp_path).run(), expected(SPEC))
+
+
+def test_a_journal_that_is_lost_stops_the_run_with_the_way_back(tmp_path: Path) -> None:
+    stopped_after(tmp_path, 5)
+    (tmp_path / "journal").rename(tmp_path / "copy")
+    with pytest.raises(
+        UserError,
+        match=r"journal of run run-1 at bank has no whole round 1, while party \w+ has answered up "
+        r"to round 5: restore .*journal from a copy and resume",
+    ):
+        World(tmp_path).run()
+    (tmp_path / "copy").rename(tmp_path / "journal")  # the way back
+    assert torch.equal(World(tmp_path).run(), expected(SPEC))
+
+
+def test_a_changed_file_of_the_active_party_stops_the_run_and_is_named(tmp_path: Path) -> None:
+    World(tmp_path).run(sources={"data file": "aa"})
+    with pytest.raises(UserError, match="the data file of bank changed since run run-1 began"):
+        World(tmp_path).run(sources={"data file": "bb"})
+    assert torch.equal(World(tmp_path).run(sources={"data file": "aa"}), expected(SPEC))
+
+
+def test_a_changed_file_of_a_party_stops_the_run_and_names_it(tmp_path: Path) -> None:
+    stopped_after(tmp_path, 2)
+
+    def world(digest: str) -> World:
+        made = World(tmp_path)
+        make = made.host("shop").make
+        made.host("shop").make = lambda: replace(make(), sources={"data file": digest})  # type: ignore[type-var]
+        return made
+
+    for path in (tmp_path / "shop").iterdir():  # as if it had begun with a file
+        path.unlink()
+    with suppress(CrashError):
+        world("aa").run()
+    for path in (tmp_path / "journal").iterdir():
+        if path.name > "round-000005":
+            path.unlink()
+    with pytest.raises(PartyRefusedError, match="the data file of shop changed since run run-1"):
+        world("bb").run()
+    assert torch.equal(world("aa").run(), expected(SPEC))
+
+
+@pytest.mark.parametrize("rows", [0, 2, 4])
+def test_a_party_that_sends_another_number_of_rows_is_named(tmp_path: Path, rows: int) -> None:
+    body = encode(Embeddings(torch.zeros(rows, 2)))
+    with pytest.raises(PartyRefusedError, match=f"party shop .* {rows} rows, 3 were asked for"):
+        World(tmp_path, fault=_answer_with(body)).run(rows=lambda party, request: 3)
+
+
+def test_rows_without_numbers_name_the_party(tmp_path: Path) -> None:
+    body = encode(Embeddings(torch.zeros(3, 0)))
+    with pytest.raises(PartyRefusedError, match=r"party shop .* without a number"):
+        World(tmp_path, fault=_answer_with(body)).run()
