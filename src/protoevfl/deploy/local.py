@@ -25,6 +25,7 @@ from protoevfl.deploy.checkpoints import CheckpointStore, party_state
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.own_file import NewRows, OwnFile
 from protoevfl.deploy.policy import Policy, method_of
+from protoevfl.deploy.review import ledger_of
 from protoevfl.deploy.row_ledger import Keys, RowLedger, row_keys
 from protoevfl.deploy.secret import derived, run_seed
 from protoevfl.deploy.spec import JobSpec
@@ -233,8 +234,7 @@ class Local:
     @cached_property
     def row_ledger(self) -> RowLedger:
         """What of this party's rows went to the active party, over all runs."""
-        folder = self.kit.folder / "ledger" / self.spec.active
-        return RowLedger(folder, self.spec.active, self.policy.limits)
+        return ledger_of(self.kit.folder, self.policy)
 
     def _account(self, part: OneParty) -> Account | None:
         """None at the active party: its own answers do not leave it."""
