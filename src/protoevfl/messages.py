@@ -387,7 +387,7 @@ def scalars(message: Message) -> dict[str, Any]:
 
 
 def payload_bytes(message: Message) -> int:
-    """What the ledger counts: 4 or 8 bytes a number, framing (about 300 bytes a message) apart."""
+    """What the ledger counts: 1, 4 or 8 bytes a number, framing (about 300 bytes a message) apart."""
     tensors: int = sum(getattr(message, n).nbytes for n in _arrays(type(message)))
     return tensors + sum(8 if not isinstance(v, str) else len(v) for v in scalars(message).values())
 

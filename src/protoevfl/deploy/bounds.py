@@ -22,6 +22,8 @@ from protoevfl.validation import dotted
 Bound = tuple[float, float] | frozenset[Any]  # from, to; or one (of a list: all) of these
 Bounds = Mapping[str, Bound]
 ANY: frozenset[Any] = frozenset({True, False})
+# a preset that a party accepts says at which level it takes part: a job may not turn that round
+OF_PRESET = ("sealed.on",)
 
 OWNER: Mapping[str, tuple[str, ...]] = {
     "proto_evfl": (
@@ -65,7 +67,7 @@ BOUNDS: Mapping[str, Bounds] = {
         "unseen.components": (1, 40),
         "unseen.pool_rows": (100, 100_000),
         "unseen.groups": (1, 32),
-        # sealed.on is not here: a job takes it from its preset
+        "sealed.on": ANY,
         "sealed.levels": (2, 8),
         "sealed.most_of_number": (0.0, 0.5),
         "sealed.most_of_category": (0.0, 0.5),
@@ -92,7 +94,9 @@ def objections(method: Any, changed: Sequence[str], own: Mapping[str, Sequence[A
     for name, value in dotted(asdict(method)):
         owner = OWNER.get(method.name, ())
         free = name in owner or f"{name.split('.')[0]}." in owner
-        if name in bounds and not _within(value, bounds[name]):
+        if name in OF_PRESET and name in changed:
+            found.append(f"{name} is the preset's to say, not a job's")
+        elif name in bounds and not _within(value, bounds[name]):
             found.append(f"{name} = {_text(value)}, accepted is {words(bounds[name])}")
         elif name not in bounds and not free and name in changed:
             found.append(f"{name} is not a setting that a job may change here")
