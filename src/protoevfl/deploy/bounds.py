@@ -68,7 +68,7 @@ BOUNDS: Mapping[str, Bounds] = {
         "unseen.pool_rows": (100, 100_000),
         "unseen.groups": (1, 32),
         "sealed.on": ANY,
-        "sealed.levels": (2, 8),
+        "sealed.levels": (2, 4),
         "sealed.most_of_number": (0.0, 0.5),
         "sealed.most_of_category": (0.0, 0.5),
     },

@@ -458,6 +458,9 @@ class ProtoEVFL:
     def decide(self, owner: LabelOwner, f: Tensor, here: Tensor, batch: bool = True) -> Tensor:
         """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for
         "none of these"."""
+        shows_more = batch and self.unseen.self_training and f.shape[1] >= self.unseen.least_rows
+        if "scores" in owner.memory and shows_more:
+            return self.decide_by_batch(owner, f, here)
         if "linear" in owner.memory:  # tables with every label: methods/joint.py
             return predict_joint(owner, f, here)
         if has_own_model(owner) and bool(here[0]) and not self.lacking(owner):
@@ -487,6 +490,15 @@ class ProtoEVFL:
             if self.head.balanced:
                 p = (p.clamp(min=1e-12).log() + log_rates(owner.labels, owner.classes)).softmax(1)
         return nn.functional.pad(p, (0, 1)) if owner.open and not fires else p
+
+    def decide_by_batch(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
+        """Images at the sealed level: scores in the place of embeddings, the batch teaches too."""
+        shared = owner.memory["embeddings"]
+        width = shared.shape[-1]
+        if has_own_model(owner) and bool(here[0]):
+            return predict_stacked(owner, shared, f, here, width, self.unseen)
+        me = replace(owner, unseen=(), rare=())
+        return predict_batch(me, shared, f, here, width, self.unseen)
 
     def something_unseen(self, owner: LabelOwner, f: Tensor) -> bool:
         """The open test: does a party's pool, or the batch to be predicted, hold what no aligned

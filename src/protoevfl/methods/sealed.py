@@ -52,13 +52,13 @@ FLOOR = 0.05  # added to a feature's spread: rare categories do not weigh more f
 SHRINK = 3.0  # added to the eigenvalues of the covariance of standardised features
 STEP = 2 * CLIP / ((1 << sums_of.LEVEL_BITS) - 1)  # of a quantised feature
 SPREAD = 3.0  # of a score: beside the active party's standardised features it is shrunk less
-EXACT = 0
-# (levels of a score, share of scores replaced by a random one), from fine to coarse
-GRAINS = (
-    *((levels, 0.0) for levels in (EXACT, 8, 4, 3, 2)),
-    *((2, flip) for flip in (0.05, 0.1, 0.2, 0.4)),
-)
-AIM = 0.3  # R^2 of any number that a finer grain than two levels may give away
+# where a score is cut: at these quantiles of the party's own scores; nowhere; or into the two groups
+# it falls into by itself (quantiles do better where there are several levels, groups with two)
+NOWHERE: tuple[float, ...] = ()
+GROUPS = (0.5,)  # where the search for two groups begins
+CUTS = {0: NOWHERE, 4: (0.5, 0.75, 0.9), 3: (0.5, 0.8), 2: GROUPS}  # by the number of levels
+# (levels of a score, 0 for any; share of scores replaced by a random one), from fine to coarse
+GRAINS = (*((levels, 0.0) for levels in CUTS), *((2, flip) for flip in (0.05, 0.1, 0.2, 0.4)))
 AUDITED = 20_000  # own rows on which a party measures what scores give away
 MOST_PATTERNS = 64  # of what is sent, up to which the best decoder is known; else by experiment
 LEAST_OF_VALUE = 10  # rows of a category's value under which it is not counted
@@ -75,13 +75,13 @@ class SealedSettings:
     """The sealed level: what a party sends are scores, after it has audited itself."""
 
     on: bool = False
-    levels: int = 8  # most values a score can take; 0: any
+    levels: int = 4  # most values a score can take; 0: any
     most_of_number: float = 0.5  # R^2 of any number that may be rebuilt from what is sent
     most_of_category: float = 0.5  # of the way from chance to certainty, for any category
 
     def __post_init__(self) -> None:
-        if self.levels not in {levels for levels, _ in GRAINS}:
-            raise UserError(f"sealed.levels must be 0 (any value), 8, 4, 3 or 2, not {self.levels}")
+        if self.levels not in CUTS:
+            raise UserError(f"sealed.levels must be 0 (any value), 4, 3 or 2, not {self.levels}")
         if not (0 < self.most_of_number <= 1 and 0 < self.most_of_category <= 1):
             raise UserError(
                 "sealed.most_of_number and sealed.most_of_category must lie above 0, at most 1"
@@ -238,6 +238,7 @@ def _learn(view: PartyView, sums: Tensor, present: Tensor, settings: SealedSetti
     view.cohort.memory |= {
         f"{PREFIX}directions": directions,
         f"{PREFIX}salt": salt,
+        f"{PREFIX}edges": _padded([grain.edges for grain in grains]),
         f"{PREFIX}levels": _padded([grain.levels for grain in grains]),
         f"{PREFIX}shares": _padded([grain.shares for grain in grains]),
         f"{PREFIX}flip": torch.tensor([grain.flip for grain in grains], dtype=torch.float64),
@@ -269,53 +270,61 @@ def _contrasts(used: Tensor, present: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Grain:
-    """What leaves of a score: the nearest of a few levels; now and then, as a keyed hash of the row
-    decides, one drawn from the party's own rows instead. The same row always gives the same answer,
-    so asking again averages nothing out."""
+    """What leaves of a score: the level it lies in; now and then, as a keyed hash of the row decides,
+    one drawn from the party's own rows instead. The same row always gives the same answer, so asking
+    again averages nothing out."""
 
-    levels: Tensor  # (K, L) rising; L = 0: the score itself
+    edges: Tensor  # (K, L - 1) rising
+    levels: Tensor  # (K, L): mean of the party's own scores there; L = 0: the score itself
     shares: Tensor  # (K, L) of the party's own rows
     flip: float  # share of scores that are drawn
     salt: int
 
     @classmethod
     def of(cls, scores: Tensor, count: int, flip: float, salt: int) -> "Grain":
-        """Levels that stay closest to the party's own scores (n, K): Lloyd's quantiser."""
-        if count == EXACT:
-            nothing = scores.new_zeros(scores.shape[1], 0)
-            return cls(nothing, nothing, 0.0, salt)
-        lines = [_lloyd(column, count) for column in _sample(scores).T.contiguous()]
-        levels = torch.stack([line for line, _ in lines])
-        return cls(levels, torch.stack([share for _, share in lines]), flip, salt)
+        """Levels of the party's own scores (n, K)."""
+        own = _sample(scores)
+        width = own.shape[1]
+        if not CUTS[count]:
+            nothing = own.new_zeros(width, 0)
+            return cls(nothing, nothing, nothing, 0.0, salt)
+        edges = torch.quantile(own, own.new_tensor(CUTS[count]), 0).T.contiguous()
+        if CUTS[count] == GROUPS:
+            edges = _between_groups(own, edges)
+        place = _reached(own, edges)
+        member = torch.nn.functional.one_hot(place, count).to(own)  # (n, K, L)
+        shares = member.mean(0)
+        levels = (member * own[..., None]).mean(0) / shares.clamp(min=1e-12)
+        return cls(edges, levels, shares, flip, salt)
 
     def __call__(self, scores: Tensor, rows: Tensor) -> Tensor:
         """(n, K) of scores (n, K); rows (n, ...) are what the draw depends on."""
         if not self.levels.shape[1]:
             return scores
-        place = (scores[..., None] - self.levels).abs().argmin(-1)
+        place = _reached(scores, self.edges)
         if self.flip:
             uniform = _row_uniforms(rows, 2 * scores.shape[1], self.salt).to(scores)
             chance, which = uniform.chunk(2, 1)
-            edges = self.shares.cumsum(1)[:, :-1]
-            drawn = (which[..., None] >= edges).sum(-1)
+            drawn = _reached(which, self.shares.cumsum(1)[:, :-1])
             place = torch.where(chance < self.flip, drawn, place)
         return self.levels.T.gather(0, place)
 
 
-def _lloyd(column: Tensor, count: int, turns: int = 50) -> tuple[Tensor, Tensor]:
-    """(levels (count,), their shares) of numbers (n,): every level is the mean of those it is
-    nearest to."""
-    levels = torch.quantile(column, (torch.arange(count).to(column) + 0.5) / count)
-    if len(torch.unique(levels)) < count:  # most values are the same
-        low, high = column.aminmax()
-        levels = low + (high - low) * (torch.arange(count).to(column) + 0.5) / count
-    counts = column.new_zeros(count)
+def _reached(numbers: Tensor, edges: Tensor) -> Tensor:
+    """(n, K), (K, E) -> (n, K): how many edges a number reaches."""
+    return (numbers[..., None] >= edges).sum(-1)
+
+
+def _between_groups(scores: Tensor, edges: Tensor, turns: int = 50) -> Tensor:
+    """Edges (K, 1) half way between the means of both sides: Lloyd's quantiser of scores (n, K)."""
     for _ in range(turns):
-        place = torch.bucketize(column, (levels[1:] + levels[:-1]) / 2)
-        counts = torch.bincount(place, minlength=count).to(column)
-        sums = torch.zeros_like(levels).index_add(0, place, column)
-        levels = torch.where(counts > 0, sums / counts.clamp(min=1), levels)
-    return levels, counts / len(column)
+        above = (scores >= edges[:, 0]).to(scores)
+        counts = above.sum(0)
+        high = (scores * above).sum(0) / counts.clamp(min=1)
+        low = (scores * (1 - above)).sum(0) / (len(scores) - counts).clamp(min=1)
+        both = (counts > 0) & (counts < len(scores))
+        edges = torch.where(both, (high + low) / 2, edges[:, 0])[:, None]
+    return edges
 
 
 def _row_uniforms(rows: Tensor, count: int, salt: int) -> Tensor:
@@ -336,12 +345,14 @@ def _sample(rows: Tensor, most: int = 100_000) -> Tensor:
 def _leaving(cohort: Cohort, scores: Tensor, features: Tensor) -> Tensor:
     """What leaves of scores (G, n, K) of rows with features (G, n, d)."""
     memory = cohort.memory
-    parts = (memory[f"{PREFIX}{name}"] for name in ("levels", "shares", "flip", "salt"))
+    names = ("edges", "levels", "shares", "flip", "salt")
     sent = []
-    for levels, shares, flip, salt, score, rows in zip(*parts, scores, features, strict=True):
-        known = ~levels[0].isnan() if levels.shape[1] else slice(None)
-        grain = Grain(levels[:, known], shares[:, known], float(flip), int(salt))
-        sent.append(grain(score, rows))
+    for g in range(cohort.size):
+        edges, levels, shares, flip, salt = (memory[f"{PREFIX}{name}"][g] for name in names)
+        count = int((~levels[0].isnan()).sum())  # the rest is padding
+        parts = (edges[:, : max(0, count - 1)], levels[:, :count], shares[:, :count])
+        grain = Grain(*parts, float(flip), int(salt))
+        sent.append(grain(scores[g], features[g]))
     return torch.stack(sent).float()
 
 
@@ -363,8 +374,7 @@ def _grain_of(
     worst = (0.0, "")
     for count, flip in GRAINS[finest:]:
         grain = Grain.of(own @ directions[FOLDS], count, flip, salt)
-        number = settings.most_of_number if count == 2 else min(AIM, settings.most_of_number)
-        bounds = (number, settings.most_of_category)
+        bounds = (settings.most_of_number, settings.most_of_category)
         worst = max(_worst(columns, grain(tried @ w, tried), *bounds) for w in directions)
         if worst[0] <= 1:
             return grain
