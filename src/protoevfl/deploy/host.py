@@ -37,6 +37,7 @@ from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.deploy.seal import Keys, Opened, seal, unseal
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.messages import MAX_HEADER, MessageError
+from protoevfl.privacy.ledger import BudgetError
 from protoevfl.rows.align_wire import AlignmentError
 
 
@@ -327,7 +328,8 @@ def refusal(keys: Keys, spec: JobSpec, caller: str, reason: str) -> bytes:
 def public(error: Exception) -> str:
     """What the other side may know of an error: own refusals in full, anything else by its kind
     alone."""
-    if isinstance(error, EnvelopeError | RefusedError | MessageError | LimitError):
+    told = EnvelopeError | RefusedError | MessageError | LimitError | BudgetError
+    if isinstance(error, told):
         return str(error)
     logging.getLogger(__name__).error("the party failed", exc_info=error)
     if isinstance(error, DiskError):
