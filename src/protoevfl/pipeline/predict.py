@@ -268,7 +268,25 @@ def writer(out: Path) -> Any:
 
         return pq.write_table
     if out.suffix == ".csv":
-        import pyarrow.csv as pacsv
-
-        return pacsv.write_csv
+        return _write_csv
     raise UserError(f"{out.name}: predictions are written as .parquet or .csv")
+
+
+def _write_csv(table: Any, out: Any) -> None:
+    """A CSV in which no spreadsheet finds a formula: a text that would be one gets an apostrophe in
+    front."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv as pacsv
+
+    for at, name in enumerate(table.column_names):
+        column = table.column(at)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            # a number with its sign is none
+            text = pc.and_(
+                pc.match_substring_regex(column, r"^[=+\-@\t\r]"),
+                pc.invert(pc.match_substring_regex(column, r"^[+-]?[0-9.,]+$")),
+            )
+            escaped = pc.binary_join_element_wise("'", column, "")
+            table = table.set_column(at, name, pc.if_else(text, escaped, column))
+    pacsv.write_csv(table, out)
