@@ -71,12 +71,12 @@ class _Summed(torch.autograd.Function):
         return _sum(gradients[0].clone())
 
 
-def summed(x: Tensor) -> Tensor:
+def _summed(x: Tensor) -> Tensor:
     """The sum over processes of x, on each of them; differentiable."""
     return cast(Tensor, _Summed.apply(x))  # type: ignore[no-untyped-call]
 
 
-def whole(part: Tensor, rows: int, where: slice) -> Tensor:
+def _whole(part: Tensor, rows: int, where: slice) -> Tensor:
     """(G, rows, ...) on every process from the parts (G, share, ...) of all."""
     full = part.new_zeros(part.shape[0], rows, *part.shape[2:])
     full[:, where] = part
@@ -117,7 +117,7 @@ class _Together(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, part: Tensor, rows: int, where: slice) -> Tensor:
         ctx.where = where
-        return whole(part, rows, where)
+        return _whole(part, rows, where)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -141,9 +141,9 @@ def normalise(x: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor, int]:
     values a channel."""
     axes, like = [0, *range(2, x.dim())], (1, -1, *[1] * (x.dim() - 2))
     n = rows * x.shape[2:].numel()
-    mean = summed(x.sum(axes)) / n
+    mean = _summed(x.sum(axes)) / n
     centred = x - mean.view(like)
-    var = summed(centred.square().sum(axes)) / n
+    var = _summed(centred.square().sum(axes)) / n
     return centred * (var + 1e-5).rsqrt().view(like), mean.detach(), var.detach(), n
 
 
@@ -224,7 +224,7 @@ class Dealt:
         """`work` of all rows, (G, n, ...) -> (G, n, k), each process for its own; the results on
         every process."""
         part = work(self.local)
-        return whole(part, self.rows, slice(self.start, self.start + part.shape[1]))
+        return _whole(part, self.rows, slice(self.start, self.start + part.shape[1]))
 
 
 def deal(rows: Iterable[Tensor], device: torch.device) -> Tensor:

@@ -33,7 +33,7 @@ def adamw(
     return torch.optim.AdamW(params, lr=lr, weight_decay=weight_decay, fused=True, capturable=cuda)
 
 
-def sgd(
+def _sgd(
     parameters: Iterable[nn.Parameter],
     lr: float | Tensor,
     weight_decay: float,
@@ -45,7 +45,7 @@ def sgd(
     )
 
 
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "sgd": sgd}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "sgd": _sgd}
 
 
 def cosine(step: int, steps: int) -> float:

@@ -116,7 +116,7 @@ def _spread(present: Tensor) -> Tensor:
     return present.unsqueeze(-1) if present.dim() == 1 else present
 
 
-def partners(keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
+def _partners(keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
     """The row (E, B) each row of a batch is mixed with."""
     return rnd.permutation(keys, "partner", step, rows)
 
@@ -127,7 +127,7 @@ def mixup(
     """lam (f, y) + (1 - lam) (f, y)[other row]; f (E, M, B, d), y (E, B, Z); one lam a member and
     step."""
     lam = rnd.beta_symmetric(keys, "mixup", step, (1,), alpha)  # (E, 1)
-    other = partners(keys, step, y.shape[1])
+    other = _partners(keys, step, y.shape[1])
     f2 = f.gather(2, other[:, None, :, None].expand_as(f))
     y2 = y.gather(1, other[:, :, None].expand_as(y))
     return torch.lerp(f2, f, lam[:, :, None, None]), torch.lerp(y2, y, lam[:, :, None])
@@ -209,7 +209,7 @@ def train_head(
         if s.mixup:
             x, both = mixup(x, torch.cat([t, w[..., None]], -1), keys, step, s.mixup)
             if present is not None:
-                present = present_in_both(present, partners(keys, step, index.shape[1]))
+                present = present_in_both(present, _partners(keys, step, index.shape[1]))
             t, w = both[..., :-1], both[..., -1]
         return soft_cross_entropy(net(x, present, step), t, w)
 

@@ -24,8 +24,7 @@ ENGINES = ("auto", "loop", "stacked")
 OPEN = ("proto_evfl",)  # methods that can answer "none of these classes"
 SIDE = (
     "What names two or more unseen classes (zero_shot, proto_evfl; else without effect): one "
-    "example of each, or a CSV "
-    "file with a line for every class: its number, then attributes."
+    "example of each, or a CSV file with a line for every class: its number, then attributes."
 )
 
 
@@ -119,8 +118,8 @@ def bench(
         )
         for name in names
     ]
-    split = check_cells(cells, numbers)
-    how = how_to_run(device, engine, lockstep, numbers)
+    split = _check_cells(cells, numbers)
+    how = _how_to_run(device, engine, lockstep, numbers)
     note(split)
     note(
         f"engine {how['engine']} on {how['device']}, {how['lockstep']} seed(s) at once: "
@@ -131,8 +130,8 @@ def bench(
     if waiting < total:
         note(f"{total - waiting} of {total} runs are in {out} already and are not run again")
         _note_old_subsets(subsets, cells, numbers, done)
-    failed = fill(out, left, how, subsets)
-    finish(out, cells, numbers, how, as_json)
+    failed = _fill(out, left, how, subsets)
+    _finish(out, cells, numbers, how, as_json)
     if failed:
         raise UserError(
             f"{len(failed)} run(s) failed, the others are in {out}; the first: {failed[0]}"
@@ -144,7 +143,7 @@ def choice(value: str, known: Sequence[str], option: str) -> None:
         raise UserError(f"{option} is one of {', '.join(known)}, not '{value}'")
 
 
-def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
+def _check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
     """Refuses what cannot run before anything is run or written: method, settings, data set, every
     split.
 
@@ -166,7 +165,7 @@ def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
     return splits[0].summary()
 
 
-def how_to_run(
+def _how_to_run(
     device: str, engine: str, lockstep: int | None, seeds: Sequence[int]
 ) -> dict[str, Any]:
     """Device, engine, seeds at once, and why this engine."""
@@ -182,7 +181,7 @@ def how_to_run(
     return {"device": where, "engine": kind, "lockstep": at_once, "why": why}
 
 
-def fill(
+def _fill(
     out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[str, Any], subsets: bool
 ) -> list[str]:
     """Runs what is missing; returns what failed. A run that fails stops neither the others nor
@@ -244,12 +243,11 @@ def told(record: Mapping[str, Any]) -> str:
         f"{record['method']} seed {record['seed']}: accuracy "
         f"{cli_tables.percent(record['metrics']['accuracy'])} %, "
         f"{cli_tables.size(cli_tables.both_ways(record))} in {record['rounds']} rounds, "
-        f"{phases}{lockstep}, "
-        f"peak {record['peak_memory_mb']:.0f} MB"
+        f"{phases}{lockstep}, peak {record['peak_memory_mb']:.0f} MB"
     )
 
 
-def finish(
+def _finish(
     out: str,
     cells: "Sequence[RunConfig]",
     seeds: Sequence[int],

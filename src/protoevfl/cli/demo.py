@@ -74,6 +74,5 @@ def sentence(found: Mapping[str, Mapping[str, Any]]) -> str:
         return f"{verdict} the rows of digit {UNSEEN}; Proto-EVFL sends {cost} than Vanilla VFL, and no gradient."
     return (
         f"Nobody has a label for digit {UNSEEN}: Vanilla VFL finds {b:.0f} % of its rows, "
-        f"Proto-EVFL {a:.0f} %, "
-        f"with {cost} and without any gradient sent."
+        f"Proto-EVFL {a:.0f} %, with {cost} and without any gradient sent."
     )

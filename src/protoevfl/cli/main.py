@@ -104,34 +104,34 @@ def load(name: str) -> Any:
         app.command(name)(getattr(module, name))
     command = typer.main.get_command(app)
     command = getattr(command, "commands", {}).get(name, command)
-    return with_common_options(command)
+    return _with_common_options(command)
 
 
-def with_common_options(command: Any) -> Any:
+def _with_common_options(command: Any) -> Any:
     """Adds --quiet, --log-file and --log-level to a command, or to every command of a group, that
     has not its own."""
     for part in getattr(command, "commands", {}).values():
-        with_common_options(part)
+        _with_common_options(part)
     if not hasattr(command, "commands"):
         there = {flag for option in command.params for flag in option.opts}
-        command.params += [option for option in common_options() if not there & set(option.opts)]
+        command.params += [option for option in _common_options() if not there & set(option.opts)]
     return command
 
 
-def common_options() -> list[Any]:
+def _common_options() -> list[Any]:
     """Fresh options that act by themselves and hand nothing to the command's function."""
 
     def hold(
         quiet: Annotated[
-            bool, Option("--quiet", "-q", help=QUIET, callback=set_quiet, expose_value=False)
+            bool, Option("--quiet", "-q", help=QUIET, callback=_set_quiet, expose_value=False)
         ] = False,
         log_file: Annotated[
             str | None,
-            Option("--log-file", help=LOG_FILE, callback=set_log_file, expose_value=False),
+            Option("--log-file", help=LOG_FILE, callback=_set_log_file, expose_value=False),
         ] = None,
         log_level: Annotated[
             str | None,
-            Option("--log-level", help=LOG_LEVEL, callback=set_log_level, expose_value=False),
+            Option("--log-level", help=LOG_LEVEL, callback=_set_log_level, expose_value=False),
         ] = None,
     ) -> None: ...
 
@@ -140,12 +140,12 @@ def common_options() -> list[Any]:
     return list(typer.main.get_command(holder).params)
 
 
-def set_quiet(value: bool) -> None:
+def _set_quiet(value: bool) -> None:
     """Says no more than results and errors; given once, anywhere, it holds."""
     OUTPUT.quiet = OUTPUT.quiet or bool(value)
 
 
-def set_log_level(value: str | None) -> None:
+def _set_log_level(value: str | None) -> None:
     """The level of the log; on stderr as long as there is no log file."""
     if value is None:
         return
@@ -157,7 +157,7 @@ def set_log_level(value: str | None) -> None:
         log.addHandler(_formatted(logging.StreamHandler()))
 
 
-def set_log_file(value: str | None) -> None:
+def _set_log_file(value: str | None) -> None:
     """Sends the log of the package to a file, instead of stderr."""
     if value is None or is_secondary_rank():
         return
@@ -197,9 +197,9 @@ def root(
     ] = False,
 ) -> None:
     """Vertical federated learning when few rows are shared."""
-    set_quiet(quiet)
-    set_log_level(log_level)
-    set_log_file(log_file)
+    _set_quiet(quiet)
+    _set_log_level(log_level)
+    _set_log_file(log_file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

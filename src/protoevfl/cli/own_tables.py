@@ -114,15 +114,15 @@ def show_metrics(found: Mapping[str, Any], title: str) -> None:
     )
     print_table(["parties", "rows", "accuracy %", "balanced %", "AUC %", "Brier"], table, title, 1)
     if "gain" in found:
-        print(joining(found["gain"]))
+        print(_joining(found["gain"]))
 
 
-def joining(gain: Mapping[str, Any]) -> str:
+def _joining(gain: Mapping[str, Any]) -> str:
     """Does joining pay? One sentence with the paired gain and its interval, in points.
 
-    >>> joining({"measure": "auc", "difference": 0.047, "low": 0.031, "high": 0.064})
+    >>> _joining({"measure": "auc", "difference": 0.047, "low": 0.031, "high": 0.064})
     'joining pays: 4.7 points of AUC over the label party alone (95 % interval 3.1 to 6.4)'
-    >>> joining({"measure": "accuracy", "difference": 0.002, "low": -0.01, "high": 0.015})
+    >>> _joining({"measure": "accuracy", "difference": 0.002, "low": -0.01, "high": 0.015})
     'joining does not pay here: 0.2 points of accuracy over the label party alone (95 % interval -1.0 to 1.5)'
     """
     verdict = "joining pays" if gain["low"] > 0 else "joining does not pay here"

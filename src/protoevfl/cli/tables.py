@@ -18,7 +18,7 @@ class Column:
     write: Callable[[float], str]
 
 
-def metric(name: str) -> Callable[[Record], float | None]:
+def _metric(name: str) -> Callable[[Record], float | None]:
     return lambda record: record["metrics"].get(name)
 
 
@@ -46,7 +46,7 @@ def both_ways(record: Record) -> float:
     return float(record["bytes"]["up"] + record["bytes"]["down"])
 
 
-def matched(record: Record) -> float | None:
+def _matched(record: Record) -> float | None:
     """Recall of the unseen classes up to their names; where there are two or more, it differs from
     the strict one."""
     several = len(record.get("classes", ())) > 1
@@ -55,14 +55,14 @@ def matched(record: Record) -> float | None:
 
 
 COLUMNS = (
-    Column("accuracy %", metric("accuracy"), percent),
-    Column("balanced %", metric("balanced_accuracy"), percent),
-    Column("AUC %", metric("auc"), percent),
-    Column("seen %", metric("seen_accuracy"), percent),
-    Column("unseen %", metric("unseen_recall"), percent),
-    Column("matched %", matched, percent),
-    Column("H %", metric("harmonic_mean"), percent),
-    Column("rare %", metric("rare_recall"), percent),
+    Column("accuracy %", _metric("accuracy"), percent),
+    Column("balanced %", _metric("balanced_accuracy"), percent),
+    Column("AUC %", _metric("auc"), percent),
+    Column("seen %", _metric("seen_accuracy"), percent),
+    Column("unseen %", _metric("unseen_recall"), percent),
+    Column("matched %", _matched, percent),
+    Column("H %", _metric("harmonic_mean"), percent),
+    Column("rare %", _metric("rare_recall"), percent),
     Column("bytes", both_ways, size),
     Column("rounds", lambda record: record["rounds"], "{:.0f}".format),
     Column("seconds", lambda record: record["seconds"], "{:.1f}".format),

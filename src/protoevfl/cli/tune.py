@@ -36,7 +36,7 @@ def search(
 
         def watch(trial: "Trial") -> None:
             seen.append(trial)
-            bars.note(told(len(seen), trial))
+            bars.note(_told(len(seen), trial))
             bars.show("trials", len(seen), total, f"{method} on {dataset}")
 
         try:
@@ -61,11 +61,11 @@ def search(
     if as_json:
         print(json.dumps(records.finite(whole)))
     else:
-        print(f"best of {len(seen)}: {told(1 + seen.index(found.best), found.best)}")
-        print(json.dumps(preset_entry(dataset, found.best.overrides)))
+        print(f"best of {len(seen)}: {_told(1 + seen.index(found.best), found.best)}")
+        print(json.dumps(_preset_entry(dataset, found.best.overrides)))
 
 
-def told(number: int, trial: "Trial") -> str:
+def _told(number: int, trial: "Trial") -> str:
     settings = (
         " ".join(f"{name}={value}" for name, value in trial.overrides.items())
         or "the preset as it is"
@@ -73,6 +73,6 @@ def told(number: int, trial: "Trial") -> str:
     return f"trial {number}: score {percent(trial.score)} % on held-out aligned rows, {trial.seconds:.0f} s, {settings}"
 
 
-def preset_entry(dataset: str, overrides: Any) -> dict[str, Any]:
+def _preset_entry(dataset: str, overrides: Any) -> dict[str, Any]:
     """What goes into presets/METHOD.json under a preset's name."""
     return {dataset: dict(overrides)}

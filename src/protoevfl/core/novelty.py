@@ -94,7 +94,7 @@ def logistic(x: Tensor, y: Tensor, weight: Tensor, ridge: float = 1.0, steps: in
     return beta
 
 
-def contrast(
+def _contrast(
     xu: Tensor, xa: Tensor, weight: Tensor, keys: Tensor, near_pool: Tensor, near_aligned: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Cross-fitted log-odds "pool, not aligned", smoothed over pool neighbours -> (G, n), (G,
@@ -118,17 +118,17 @@ def contrast(
     return (_at(su, near_pool).sum(-1) + su) / around, (_at(su, near_aligned).sum(-1) + sa) / around
 
 
-def centre(
+def _centre(
     s: Tensor, a: Tensor, group_u: Tensor, group_a: Tensor, groups: int
 ) -> tuple[Tensor, Tensor]:
     """Both minus the shrunk mean of A in the row's group, standardised by A."""
     member = F.one_hot(group_a, groups).float()  # (G, N, K)
     total = (member * a[..., None]).sum(1) + SHRINK * a.mean(1, keepdim=True)
     mean = total / (member.sum(1) + SHRINK)  # (G, K)
-    return standardise(s - mean.gather(1, group_u), a - mean.gather(1, group_a))
+    return _standardise(s - mean.gather(1, group_u), a - mean.gather(1, group_a))
 
 
-def standardise(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+def _standardise(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     middle, spread = a.mean(1, keepdim=True), a.std(1, keepdim=True) + 1e-6
     return (s - middle) / spread, (a - middle) / spread
 
@@ -175,9 +175,9 @@ def novelty(
     # aligned rows weighted to the pool's mixture
     weight = (rate / counts.clamp(min=1)).gather(1, group_a)
     weight = 0.5 * weight / weight.sum(1, keepdim=True) + 0.5 / count
-    s, a = centre(*distances(xu, xa, near_pool, near_aligned), group_u, group_a, k)
-    s2, a2 = centre(*contrast(xu, xa, weight, keys, near_pool, near_aligned), group_u, group_a, k)
-    return Novelty(*standardise(s + s2, a + a2))
+    s, a = _centre(*distances(xu, xa, near_pool, near_aligned), group_u, group_a, k)
+    s2, a2 = _centre(*_contrast(xu, xa, weight, keys, near_pool, near_aligned), group_u, group_a, k)
+    return Novelty(*_standardise(s + s2, a + a2))
 
 
 def strength(found: Novelty) -> Tensor:

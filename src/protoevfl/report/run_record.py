@@ -76,9 +76,8 @@ def sentences(record: Mapping[str, Any]) -> list[str]:
         lines.insert(
             0,
             f"{record['test_rows']:,} test rows took no part in training. Always answering "
-            f"{majority['class']} is "
-            f"right for {100 * majority['accuracy']:.1f} % of them; the joint model for "
-            f"{100 * measured['accuracy']:.1f} % (balanced accuracy "
+            f"{majority['class']} is right for {100 * majority['accuracy']:.1f} % of them; the "
+            f"joint model for {100 * measured['accuracy']:.1f} % (balanced accuracy "
             f"{100 * measured['balanced_accuracy']:.1f} %).",
         )
     return lines

@@ -61,10 +61,8 @@ ACCURACY_IMAGES = Experiment(
     quantities=(ACCURACY, BALANCED, UNSEEN, HARMONIC, RARE, MEGABYTES),
     figures=("overview", "recall", "confusion", "gate", "priors"),
     note=f"Few-shot: 5 labelled rows of class {ABSENT} (desk, dress); zero-shot: none. The paper "
-    f"gives no "
-    "number of shots. SS-VFL stands twice: I (head only) and C (end to end); the paper does not "
-    "say which"
-    " it ran.",
+    "gives no number of shots. SS-VFL stands twice: I (head only) and C (end to end); the paper "
+    "does not say which it ran.",
 )
 
 _tables = [
@@ -95,10 +93,8 @@ ACCURACY_TABLES = Experiment(
     quantities=(ACCURACY, BALANCED, AUC),
     figures=("overview", "confusion", "priors"),
     note="Always answering the majority class gives 76.07 % on Adult and 77.88 % on Credit: the "
-    "paper's 75.81 "
-    "% and 77.96 % at 200 aligned rows are that rate. Balanced accuracy (50 % for a constant "
-    "answer) and "
-    "AUC say more.",
+    "paper's 75.81 % and 77.96 % at 200 aligned rows are that rate. Balanced accuracy (50 % for a "
+    "constant answer) and AUC say more.",
 )
 
 CLASS_SETS = tuple(
@@ -125,10 +121,8 @@ RARE_CLASSES = Experiment(
     quantities=(ACCURACY, UNSEEN, HARMONIC, RARE, BALANCED),
     figures=("overview", "recall"),
     note="Class numbers are indices from 0 in both: 1 bed, 2 chair, 3 desk, 4 dresser, 5 monitor. "
-    "A model that"
-    " never predicts an unseen class can reach the accuracy of the paper's zero-shot cells: look "
-    "at "
-    "unseen recall.",
+    "A model that never predicts an unseen class can reach the accuracy of the paper's zero-shot "
+    "cells: look at unseen recall.",
 )
 
 _parties = [
@@ -181,8 +175,8 @@ IMBALANCE = Experiment(
     runner="protoevfl.reproduction.split_only:run",
     figures=("pools",),
     note="MID = 1 - H(p)/ln Z. Pools are drawn anew for each seed; every method sees the same. "
-    "Where a class "
-    "has too few rows for the requested imbalance the nearest possible pool is taken.",
+    "Where a class has too few rows for the requested imbalance the nearest possible pool is "
+    "taken.",
 )
 
 # Close cases: the best methods lie within a point of each other and five seeds do not decide; run
@@ -214,6 +208,5 @@ MARGINS = Experiment(
     quantities=(Quantity("result", Field(("metrics.{metric}",), 100.0), "%"), DIFFERENCE, RARE),
     against="proto_evfl",
     note="200 aligned rows. Paired difference: the method's result less Proto-EVFL's, seed by "
-    "seed; its standard error "
-    "is the standard deviation over the root of the number of seeds.",
+    "seed; its standard error is the standard deviation over the root of the number of seeds.",
 )

@@ -27,7 +27,7 @@ class Claim:
     judge: Judge
 
 
-def mean(cells: Cells, quantity: str = "accuracy", **tags: str) -> float | None:
+def _mean(cells: Cells, quantity: str = "accuracy", **tags: str) -> float | None:
     """The mean of the one cell with these tags."""
     item = _cell(cells, **tags)
     return None if item is None else item.mean(quantity)
@@ -38,14 +38,14 @@ def _cell(cells: Cells, **tags: str) -> Measured | None:
     return next(alike, None)
 
 
-def counted(holds: Sequence[bool]) -> str:
+def _counted(holds: Sequence[bool]) -> str:
     """The verdict on a claim that holds in some of its cells; not one cell: not measured yet."""
     if not holds:
         return MISSING
     return YES if all(holds) else PARTLY if any(holds) else NO
 
 
-def beats(
+def _beats(
     cells: Cells,
     rivals: Sequence[str],
     over: Sequence[str],
@@ -63,8 +63,8 @@ def beats(
     gaps = []
     for place in dict.fromkeys(tuple(c.tags.get(n, "") for n in over) for c in cells):
         at = {**dict(zip(over, place, strict=True)), **where}
-        ours = mean(cells, quantity, **{**at, key: own})
-        theirs = [mean(cells, quantity, **{**at, key: rival}) for rival in rivals]
+        ours = _mean(cells, quantity, **{**at, key: own})
+        theirs = [_mean(cells, quantity, **{**at, key: rival}) for rival in rivals]
         known = [value for value in theirs if value is not None]
         if ours is not None and known:
             gaps.append(min(known) - ours if lower else ours - max(known))
@@ -73,9 +73,9 @@ def beats(
     ahead = [gap > 0 for gap in gaps]
     unit = " points" if quantity == "accuracy" else ""
     best = f"the best of {', '.join(rivals)}" if len(rivals) > 1 else rivals[0]
-    return counted(ahead), (
-        f"ahead of {best} in {sum(ahead)} of {len(gaps)} cells; "
-        f"difference {_signed(min(gaps))} to {_signed(max(gaps))}{unit}"
+    return _counted(ahead), (
+        f"ahead of {best} in {sum(ahead)} of {len(gaps)} cells; difference {_signed(min(gaps))} to "
+        f"{_signed(max(gaps))}{unit}"
     )
 
 
@@ -83,16 +83,16 @@ def _signed(gap: float) -> str:
     return f"{gap:+.2f}" if abs(gap) < 100 else f"{gap:+.0f}"
 
 
-def images(setting: str) -> Judge:
+def _images(setting: str) -> Judge:
     rivals = ("vanilla", "fedhssl", "ss_vfl_c", "ss_vfl_i", "local")
-    return lambda cells: beats(cells, rivals, ("dataset", "aligned"), {"setting": setting})
+    return lambda cells: _beats(cells, rivals, ("dataset", "aligned"), {"setting": setting})
 
 
-def near_upper_bound(cells: Cells) -> tuple[str, str]:
+def _near_upper_bound(cells: Cells) -> tuple[str, str]:
     gaps = {}
     for dataset in dict.fromkeys(c.tags.get("dataset", "") for c in cells):
-        top = mean(cells, dataset=dataset, method="upper_bound")
-        ours = mean(cells, dataset=dataset, aligned="1000", setting="normal", method=OURS)
+        top = _mean(cells, dataset=dataset, method="upper_bound")
+        ours = _mean(cells, dataset=dataset, aligned="1000", setting="normal", method=OURS)
         if top is not None and ours is not None:
             gaps[dataset] = top - ours
     if not gaps:
@@ -104,7 +104,7 @@ def near_upper_bound(cells: Cells) -> tuple[str, str]:
     return verdict, f"with 1000 aligned rows: {', '.join(parts)}"
 
 
-def sees_unseen(cells: Cells) -> tuple[str, str]:
+def _sees_unseen(cells: Cells) -> tuple[str, str]:
     zero_shot = [
         c for c in cells if c.tags.get("method") == OURS and c.tags["setting"] == "zero_shot"
     ]
@@ -119,10 +119,10 @@ def sees_unseen(cells: Cells) -> tuple[str, str]:
     )
 
 
-def pieces(cells: Cells) -> tuple[str, str]:
+def _pieces(cells: Cells) -> tuple[str, str]:
     losses = []
     for c in cells:
-        whole = mean(cells, dataset=c.tags["dataset"], aligned=c.tags["aligned"], variant=OURS)
+        whole = _mean(cells, dataset=c.tags["dataset"], aligned=c.tags["aligned"], variant=OURS)
         without = c.mean()
         if c.tags["variant"].startswith("without") and whole is not None and without is not None:
             losses.append((whole - without, c.tags["variant"].replace("_", " ")))
@@ -130,7 +130,7 @@ def pieces(cells: Cells) -> tuple[str, str]:
         return MISSING, ""
     costs = [loss > 0 for loss, _ in losses]
     most, piece = max(losses)
-    return counted(costs), (
+    return _counted(costs), (
         f"removing a piece costs accuracy in {sum(costs)} of {len(losses)} cells; most: {piece} "
         f"{most:+.1f} points"
     )
@@ -154,13 +154,13 @@ def noise(cells: Cells) -> tuple[str, str]:
     if not falls:
         return MISSING, ""
     paper = f" (paper: {min(printed):.1f} to {max(printed):.1f})" if printed else ""
-    return counted(beyond), (
-        f"kappa 0.2 costs {min(falls):.1f} to {max(falls):.1f} points{paper}, "
-        f"more than two standard errors in {sum(beyond)} of {len(falls)} cells"
+    return _counted(beyond), (
+        f"kappa 0.2 costs {min(falls):.1f} to {max(falls):.1f} points{paper}, more than two "
+        f"standard errors in {sum(beyond)} of {len(falls)} cells"
     )
 
 
-def leaks(cells: Cells) -> tuple[str, str]:
+def _leaks(cells: Cells) -> tuple[str, str]:
     """Judged by the printed flow; what the default gives away stands beside it."""
 
     def rates(method: str, quantity: str) -> list[float]:
@@ -185,26 +185,26 @@ def _listed(rates: Sequence[float]) -> str:
     return ", ".join(f"{rate:.1f}" for rate in rates) + " %"
 
 
-def close(quantity: str, tolerance: float) -> Judge:
+def _close(quantity: str, tolerance: float) -> Judge:
     def judge(cells: Cells) -> tuple[str, str]:
         gaps = [abs(d) for c in cells if (d := c.samples[quantity].difference) is not None]
         near = [gap <= tolerance for gap in gaps]
         measured = f"within {tolerance} of the printed value for {sum(near)} of {len(gaps)} parties"
-        return counted(near), f"{quantity} {measured}" if gaps else ""
+        return _counted(near), f"{quantity} {measured}" if gaps else ""
 
     return judge
 
 
-def printed_numbers(cells: Cells) -> tuple[str, str]:
+def _printed_numbers(cells: Cells) -> tuple[str, str]:
     rows = [c.samples["accuracy"] for c in cells if c.tags.get("method") == "proto_evfl paper"]
     gaps = [sample.difference for sample in rows if sample.difference is not None]
     if not gaps:
         return MISSING, ""
     measured = f"the printed settings give {min(gaps):+.1f} to {max(gaps):+.1f} points of the printed accuracy"
-    return counted([abs(gap) <= 2 for gap in gaps]), measured
+    return _counted([abs(gap) <= 2 for gap in gaps]), measured
 
 
-def exponent(cells: Cells) -> tuple[str, str]:
+def _exponent(cells: Cells) -> tuple[str, str]:
     fits = [(c.tags["dataset"], c.tags["tau"], c.mean("fitted exponent")) for c in cells]
     fitted = ", ".join(f"{d} tau {tau}: {slope:.2f}" for d, tau, slope in fits if slope is not None)
     unmet = "assumptions not met: phi > L, local problem solved to accuracy, hyper-gradient; measured, not proven"
@@ -215,41 +215,41 @@ CLAIMS = (
     Claim(
         "Proto-EVFL is the most accurate method on images, normal setting",
         "accuracy_images",
-        images("normal"),
+        _images("normal"),
     ),
-    Claim("... few-shot", "accuracy_images", images("few_shot")),
-    Claim("... zero-shot", "accuracy_images", images("zero_shot")),
+    Claim("... few-shot", "accuracy_images", _images("few_shot")),
+    Claim("... zero-shot", "accuracy_images", _images("zero_shot")),
     Claim(
         "Its accuracy with 1000 aligned rows is within 1.2 points of the upper bound",
         "accuracy_images",
-        near_upper_bound,
+        _near_upper_bound,
     ),
     Claim(
         "The printed settings (preset `paper`) give the printed accuracy",
         "accuracy_images",
-        printed_numbers,
+        _printed_numbers,
     ),
-    Claim("It recognises unseen classes", "rare_classes", sees_unseen),
+    Claim("It recognises unseen classes", "rare_classes", _sees_unseen),
     Claim(
         "It is ahead of FedHSSL for all 20 sets of rare or unseen classes",
         "rare_classes",
-        lambda cells: beats(cells, ("fedhssl",), ("classes", "setting"), {}),
+        lambda cells: _beats(cells, ("fedhssl",), ("classes", "setting"), {}),
     ),
     Claim(
         "It is ahead of FedHSSL on tables",
         "accuracy_tables",
-        lambda cells: beats(cells, ("fedhssl",), ("dataset", "aligned"), {}),
+        lambda cells: _beats(cells, ("fedhssl",), ("dataset", "aligned"), {}),
     ),
     Claim(
         "... by AUC, which a constant answer cannot win (not in the paper)",
         "accuracy_tables",
-        lambda cells: beats(cells, ("fedhssl", "vanilla"), ("dataset", "aligned"), {}, "AUC"),
+        lambda cells: _beats(cells, ("fedhssl", "vanilla"), ("dataset", "aligned"), {}, "AUC"),
     ),
-    Claim("Every piece adds accuracy", "ablation", pieces),
+    Claim("Every piece adds accuracy", "ablation", _pieces),
     Claim(
         "Dual transport selects better than cosine, optimal transport, one direction",
         "selection",
-        lambda cells: beats(
+        lambda cells: _beats(
             cells,
             ("cosine_similarity", "traditional_ot", "pdtc_single_direction"),
             ("aligned",),
@@ -261,34 +261,34 @@ CLAIMS = (
     Claim(
         "It needs fewer bytes than SS-VFL and FedHSSL",
         "communication",
-        lambda cells: beats(
+        lambda cells: _beats(
             cells, ("ss_vfl_c", "fedhssl"), ("dataset", "aligned"), {}, "megabytes", lower=True
         ),
     ),
     Claim(
         "It needs the fewest rounds",
         "rounds",
-        lambda cells: beats(
+        lambda cells: _beats(
             cells, ("vanilla", "ss_vfl_c", "fedhssl"), (), {}, "rounds", lower=True
         ),
     ),
     Claim(
         "It trains fastest",
         "training_time",
-        lambda cells: beats(
+        lambda cells: _beats(
             cells, ("vanilla", "ss_vfl_c", "fedhssl"), ("aligned",), {}, "seconds", lower=True
         ),
     ),
     Claim(
         "It is ahead of FedHSSL with 6 and 8 parties",
         "parties",
-        lambda cells: beats(cells, ("fedhssl",), ("dataset", "parties", "aligned"), {}),
+        lambda cells: _beats(cells, ("fedhssl",), ("dataset", "parties", "aligned"), {}),
     ),
-    Claim("Label inference gets 8.89 %: prototypes do not leak labels", "label_inference", leaks),
+    Claim("Label inference gets 8.89 %: prototypes do not leak labels", "label_inference", _leaks),
     Claim("Noise on representations costs accuracy", "noise_representations", noise),
     Claim("Noise on prototypes costs accuracy", "noise_prototypes", noise),
-    Claim("The pools are as imbalanced as printed (MID)", "imbalance", close("MID", 0.05)),
-    Claim("The squared gradient norm falls as 1/sqrt(T)", "gradient_norm", exponent),
+    Claim("The pools are as imbalanced as printed (MID)", "imbalance", _close("MID", 0.05)),
+    Claim("The squared gradient norm falls as 1/sqrt(T)", "gradient_norm", _exponent),
 )
 
 

@@ -42,10 +42,9 @@ LABELS = Experiment(
     columns=(),
     quantities=(ACCURACY, AUC, BRIER, ALONE, ALONE_AUC, ALONE_BRIER, GAIN),
     note="200 shared rows; the active party's pool is labelled as well. Alone: its own model on "
-    "all its labels, nobody "
-    "else; the gain is in accuracy for images, in AUC for tables. Vertical logistic regression and "
-    "boosting on pooled "
-    "columns cannot use labels of other rows than the shared ones.",
+    "all its labels, nobody else; the gain is in accuracy for images, in AUC for tables. Vertical "
+    "logistic regression and boosting on pooled columns cannot use labels of other rows than the "
+    "shared ones.",
 )
 
 _overlap = [
@@ -63,6 +62,5 @@ OVERLAPS = Experiment(
     columns=(),
     quantities=(ACCURACY, BRIER, ALONE, GAIN),
     note="As with every label, and 400 (ModelNet-10: 200) further rows of the active party are "
-    "shared with each single "
-    "other party.",
+    "shared with each single other party.",
 )

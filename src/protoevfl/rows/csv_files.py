@@ -39,8 +39,8 @@ _PACKED = {".gz": "gzip", ".zst": "zstd"}
 
 def header(path: Path) -> Any:
     """The schema as the first block suggests it: cheap, and only a guess for later rows."""
-    with explained(path), _open(path, None, {}) as reader:
-        check_unique(path, reader.schema.names)  # decodes the names, within `explained`
+    with _explained(path), _open(path, None, {}) as reader:
+        check_unique(path, reader.schema.names)  # decodes the names, within `_explained`
         return reader.schema
 
 
@@ -52,7 +52,7 @@ def survey(path: Path, columns: Sequence[str], text: Collection[str]) -> tuple[d
     types = {c: pa.string() if c in text else names.field(c).type for c in columns}
     while True:
         try:
-            with explained(path), _open(path, columns, types) as reader:
+            with _explained(path), _open(path, columns, types) as reader:
                 return types, sum(batch.num_rows for batch in reader)
         except _TooNarrowError as narrow:
             column = names.names[narrow.column]
@@ -63,7 +63,7 @@ def read(path: Path, columns: Sequence[str], text: Collection[str]) -> Any:
     """The columns as one table; types are inferred over all rows."""
     check_quotes(path)
     options = _convert(columns, dict.fromkeys((c for c in columns if c in text), pa.string()))
-    with explained(path), _bytes(path) as source:
+    with _explained(path), _bytes(path) as source:
         table = pacsv.read_csv(source, _READ, _parse(path), options)
     if binary := [f.name for f in table.schema if pa.types.is_binary(f.type)]:
         _not_utf8(path, f"column '{binary[0]}'")
@@ -73,7 +73,7 @@ def read(path: Path, columns: Sequence[str], text: Collection[str]) -> Any:
 def stream(path: Path, columns: Sequence[str], types: dict[str, Any]) -> Iterator[Any]:
     """Record batches of about BLOCK bytes of text, typed as `survey` found."""
     try:
-        with explained(path), _open(path, columns, types) as reader:
+        with _explained(path), _open(path, columns, types) as reader:
             yield from reader
     except _TooNarrowError as narrow:
         where = f"{path.name}: a value of column {narrow.column + 1}"
@@ -86,7 +86,7 @@ def check_quotes(path: Path) -> None:
     """A quote that is never closed would swallow the rest of the file as one value, without an
     error."""
     odd = False
-    with explained(path), _bytes(path) as source:
+    with _explained(path), _bytes(path) as source:
         while chunk := source.read(BLOCK):
             odd ^= bool(chunk.count(b'"') % 2)
     if odd:
@@ -135,7 +135,7 @@ def _parse(path: Path) -> Any:
 
 def delimiter(path: Path) -> str:
     """The commonest of , ; tab | in the header outside quotes."""
-    with explained(path), _bytes(path) as source:
+    with _explained(path), _bytes(path) as source:
         start = source.read(1 << 20)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         _not_utf8(path, "it looks like UTF-16")
@@ -151,7 +151,7 @@ def check_unique(path: Path, names: list[str]) -> None:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Iterator[None]:
     """Turn pyarrow's errors into one line that says where and what to do."""
     try:
         yield
@@ -194,8 +194,8 @@ def _ragged(path: Path, expected: int, got: int) -> str:
             if row and len(row) != expected:
                 line, got = lines.line_num, len(row)
                 return (
-                    f"{path.name}: line {line} has {got} values, the header {expected}; "
-                    "mend that line"
+                    f"{path.name}: line {line} has {got} values, the header {expected}; mend that "
+                    "line"
                 )
     return f"{path.name}: a line has {got} values, the header {expected}; mend that line"
 

@@ -118,11 +118,11 @@ def fit_encoder(
 ) -> Encoder:
     """An encoder fitted on the rows of `keep` (rows,), in one pass over the file."""
     if image is not None:
-        return ImageEncoder.fit(selected(path, [image.column], keep), image)
+        return ImageEncoder.fit(_selected(path, [image.column], keep), image)
     return TableEncoder.fit(iter_batches(path, spec.features), spec, path.name, keep)
 
 
-def selected(path: Path, columns: list[str], keep: NDArray[np.bool_]) -> Iterator[Any]:
+def _selected(path: Path, columns: list[str], keep: NDArray[np.bool_]) -> Iterator[Any]:
     """The batches of a file, of each only the rows of `keep` (rows,)."""
     import pyarrow as pa
 
@@ -144,7 +144,7 @@ def encode_rows(encoder: Encoder, path: Path, rows: NDArray[np.int64], total: in
     keep = np.zeros(total, np.bool_)
     keep[rows] = True
     place = np.cumsum(keep) - 1  # row of the file -> row of the result in file order
-    batches = selected(path, encoder.columns, keep)
+    batches = _selected(path, encoder.columns, keep)
     found = stacked(encoder, batches, int(keep.sum()), path.name)  # (k, ...) in file order
     return found[torch.from_numpy(place[rows])]
 

@@ -145,15 +145,14 @@ class Survey:
             odd = next(value for value in counts if value is not None and not looks_numeric(value))
             raise UserError(
                 f"{self.where}: column '{name}' mixes numbers and text ({rows - numeric} of {rows} "
-                "values, "
-                f"such as '{odd[:20]}'); mend them, or list the column under categorical, or "
-                "exclude it"
+                f"values, such as '{odd[:20]}'); mend them, or list the column under categorical, "
+                "or exclude it"
             )
         if len(counts) > 1000 or (rows >= 40 and len(counts) > rows / 2):
             raise UserError(
                 f"{self.where}: column '{name}' holds {len(counts)} different texts in {rows} "
-                "rows: free text; "
-                "exclude it, or list it under categorical (or numeric) if it is one"
+                "rows: free text; exclude it, or list it under categorical (or numeric) if it is "
+                "one"
             )
 
 

@@ -56,7 +56,7 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "protoevfl"
 
 
-def places(root: str | Path | None = None) -> list[Path]:
+def _places(root: str | Path | None = None) -> list[Path]:
     """Folders in the order they are searched; `root` takes the place of $PROTOEVFL_DATA."""
     first = root if root is not None else os.environ.get("PROTOEVFL_DATA")
     return [*([Path(first)] if first else []), DEBIAN, cache_dir()]
@@ -64,7 +64,7 @@ def places(root: str | Path | None = None) -> list[Path]:
 
 def find(file: str, root: str | Path | None = None) -> Path | None:
     """The first place that has `file` (also in a sub-folder fashion-mnist), or None."""
-    for place in places(root):
+    for place in _places(root):
         for path in (place / file, place / "fashion-mnist" / file):
             if path.is_file():
                 return path
@@ -79,7 +79,7 @@ def obtain(remote: Remote, root: str | Path | None = None) -> Path:
     tried = []
     for url in remote.urls:
         try:
-            return store(remote, download(url, remote.file))
+            return _store(remote, _download(url, remote.file))
         except (*UNREADABLE, http.client.HTTPException) as error:
             tried.append(f"{url} ({error})")
     raise missing(remote.file, root, tried, remote.advice)
@@ -87,7 +87,7 @@ def obtain(remote: Remote, root: str | Path | None = None) -> Path:
 
 def missing(file: str, root: str | Path | None, tried: list[str], advice: str) -> UserError:
     """The error that says where a file was looked for and how to get it."""
-    folders = ", ".join(str(place) for place in places(root))
+    folders = ", ".join(str(place) for place in _places(root))
     unset = (
         ""
         if root is not None or os.environ.get("PROTOEVFL_DATA")
@@ -97,7 +97,7 @@ def missing(file: str, root: str | Path | None, tried: list[str], advice: str) -
     return UserError(f"{file} not found in {unset}{folders}{online}. {advice}")
 
 
-def download(url: str, title: str) -> bytes:
+def _download(url: str, title: str) -> bytes:
     """The bytes behind a URL, with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -120,7 +120,7 @@ def download(url: str, title: str) -> bytes:
     return b"".join(chunks)
 
 
-def store(remote: Remote, packed: bytes) -> Path:
+def _store(remote: Remote, packed: bytes) -> Path:
     """Checks what came and puts it into the user cache, complete or not at all."""
     content = remote.unpack(packed)
     got = hashlib.sha256(content).hexdigest()

@@ -87,7 +87,7 @@ def render_views(path: Path, size: int) -> Array:
     return means.astype(np.uint8)
 
 
-def list_meshes(directory: Path) -> tuple[tuple[str, ...], list[tuple[int, int, Path]]]:
+def _list_meshes(directory: Path) -> tuple[tuple[str, ...], list[tuple[int, int, Path]]]:
     """Class names and (split, class, path) of every mesh: train first, by class, then by object
     number."""
     inner = directory / "ModelNet10"
@@ -126,7 +126,7 @@ def render_modelnet10(
     """
     if size < 1 or DRAWN % size:
         raise UserError(f"size must divide {DRAWN}, for example 32 or 64, not {size}")
-    names, meshes = list_meshes(Path(directory))
+    names, meshes = _list_meshes(Path(directory))
     views = np.zeros((len(meshes), len(AZIMUTHS), size, size), dtype=np.uint8)
     paths = [path for _, _, path in meshes]
     job = partial(render_views, size=size)

@@ -73,9 +73,8 @@ def aligned_counts(spec: SplitSpec, frequency: Array) -> Array:
     caps, classes = frequency // 2, len(frequency)
     if not classes <= spec.aligned <= caps.sum():
         raise UserError(
-            f"{spec.dataset} has {frequency.sum():,} train rows in {classes} classes: "
-            f"{classes} to {caps.sum():,} aligned rows fit (at most half of a class), not "
-            f"{spec.aligned:,}"
+            f"{spec.dataset} has {frequency.sum():,} train rows in {classes} classes: {classes} to "
+            f"{caps.sum():,} aligned rows fit (at most half of a class), not {spec.aligned:,}"
         )
     rates = frequency / frequency.sum() if classes == 2 else np.full(classes, 1 / classes)
     counts: Array = np.minimum(np.maximum(np.floor(rates * spec.aligned).astype(np.int64), 1), caps)
@@ -99,8 +98,7 @@ def kept_counts(spec: SplitSpec, aligned: Array) -> Array:
         if short:
             raise UserError(
                 f"few_shot with {spec.shots} rows: class {short[0]} has only {aligned[short[0]]} "
-                "aligned rows; "
-                f"ask for fewer rows or more than {spec.aligned} aligned ones"
+                f"aligned rows; ask for fewer rows or more than {spec.aligned} aligned ones"
             )
         kept[chosen] = spec.shots
     return kept

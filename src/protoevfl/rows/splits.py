@@ -149,8 +149,7 @@ def make_split(
     if spec.overlap * (spec.parties - 1) > len(drawn[1]):
         raise UserError(
             f"an overlap of {spec.overlap} rows with each of {spec.parties - 1} parties needs more "
-            "than the "
-            f"{len(drawn[1])} rows of the active party's pool"
+            f"than the {len(drawn[1])} rows of the active party's pool"
         )
     numbers = torch.arange(len(labels)) if rows is None else rows
     return Split(

@@ -20,18 +20,16 @@ ADULT = fetch.Remote(
     urls=("https://archive.ics.uci.edu/static/public/2/adult.zip",),
     sha256="d99d5b2c07ff6c7e09b6e0cefe115f6835d5c7b6efebdb9276238f1243c6369b",
     unpack=uci.adult_csv,
-    advice="It is made from adult.zip of https://archive.ics.uci.edu/dataset/2/adult: "
-    "run once where that site can be reached, or put the file into a folder and set PROTOEVFL_DATA "
-    "to it",
+    advice="It is made from adult.zip of https://archive.ics.uci.edu/dataset/2/adult: run once "
+    "where that site can be reached, or put the file into a folder and set PROTOEVFL_DATA to it",
 )
 CREDIT = fetch.Remote(
     file="credit.csv.gz",
     urls=("https://archive.ics.uci.edu/static/public/350/data.csv",),
     sha256="f7b7d22d1f8dd27dadb25d4b78d8a4ae7c441ab6cc12d1ea58c0efc54d4d1788",
     unpack=uci.credit_csv,
-    advice="It is made from https://archive.ics.uci.edu/dataset/350: "
-    "run once where that site can be reached, or put the file into a folder and set PROTOEVFL_DATA "
-    "to it",
+    advice="It is made from https://archive.ics.uci.edu/dataset/350: run once where that site can "
+    "be reached, or put the file into a folder and set PROTOEVFL_DATA to it",
 )
 ADULT_TEXT = frozenset(
     {

@@ -39,7 +39,7 @@ PROVENANCE = (
 )
 
 
-def cell_name(cell: Cell) -> list[Entry]:
+def _cell_name(cell: Cell) -> list[Entry]:
     c = cell.config
     changed = ", ".join(f"{name} {value}" for name, value in c.overrides.items())
     classes = " ".join(map(str, c.classes))
@@ -58,7 +58,7 @@ def results(pairs: Pairs) -> Table:
         deviation = 100 * spread(records, "metrics.accuracy") if len(records) > 1 else None
         rows.append(
             [
-                *cell_name(cell),
+                *_cell_name(cell),
                 text(len(records)),
                 _mean(records, "metrics.accuracy", 100),
                 figure_text(deviation),
@@ -149,7 +149,7 @@ def splits(pairs: Pairs) -> Table:
 
 def messages(pairs: Pairs) -> Table:
     rows = [
-        [*cell_name(cell), text(kind), figure_text(up, 0), figure_text(down, 0)]
+        [*_cell_name(cell), text(kind), figure_text(up, 0), figure_text(down, 0)]
         for cell, records in pairs
         for kind, (up, down) in by_type(records).items()
     ]
@@ -162,7 +162,7 @@ def settings(pairs: Pairs) -> list[tuple[str, str]]:
     for cell, records in pairs:
         kept = {**cell.config.identity(), "seeds": [r.get("seed") for r in records]}
         kept |= {name: records[0].get(name) for name in PROVENANCE}
-        name = " ".join(entry.shown for entry in cell_name(cell) if entry.shown)
+        name = " ".join(entry.shown for entry in _cell_name(cell) if entry.shown)
         parts.append(
             (
                 name,

@@ -17,10 +17,10 @@ def summary(pairs: Pairs) -> list[str]:
     records = [record for _, seeds in pairs for record in seeds]
     if not records:
         return ["There are no records."]
-    return [opening(pairs, records), *leaders(pairs), *unseen(pairs)]
+    return [_opening(pairs, records), *leaders(pairs), *unseen(pairs)]
 
 
-def opening(pairs: Pairs, records: Sequence[Record]) -> str:
+def _opening(pairs: Pairs, records: Sequence[Record]) -> str:
     datasets, methods = (
         _names(pairs, "dataset"),
         [m for m in _names(pairs, "method") if m != "split"],
@@ -28,8 +28,7 @@ def opening(pairs: Pairs, records: Sequence[Record]) -> str:
     seeds = {record.get("seed") for record in records}
     return (
         f"{len(records):,} runs of {len(pairs):,} configurations: {_list(methods)} on "
-        f"{_list(datasets)}, "
-        f"{len(seeds)} seed{'s' if len(seeds) != 1 else ''}."
+        f"{_list(datasets)}, {len(seeds)} seed{'s' if len(seeds) != 1 else ''}."
     )
 
 
@@ -57,8 +56,8 @@ def leaders(pairs: Pairs) -> list[str]:
         best, records = ranked[0]
         line = (
             f"{dataset}, {fewest} aligned rows: {best.tags['method']} reaches "
-            f"{_accuracy(ranked[0]):.1f} "
-            f"± {100 * spread(records, 'metrics.accuracy'):.1f} % accuracy{_traffic(records)}"
+            f"{_accuracy(ranked[0]):.1f} ± {100 * spread(records, 'metrics.accuracy'):.1f} % "
+            f"accuracy{_traffic(records)}"
         )
         if len(ranked) > 1:
             line += f"; next is {ranked[1][0].tags['method']} with {_accuracy(ranked[1]):.1f} %{_traffic(ranked[1][1])}"
