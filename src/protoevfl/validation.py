@@ -251,7 +251,10 @@ class _Place:
         if not self.dotted:
             return f"{self.section(path)} has no key '{key}'; {nearest(key, known)}"
         group = "".join(f"{part}." for part in path)
-        return f"{self.name} has no setting '{group}{key}'; {nearest(group + key, [group + k for k in known])}"
+        return (
+            f"{self.name} has no setting '{group}{key}'; "
+            f"{nearest(group + key, [group + k for k in known])}"
+        )
 
     def missing(self, path: list[Any], key: str) -> str:
         return f"{self.section(path)} needs the key '{key}'"

@@ -264,7 +264,10 @@ def _finish(
         return
     if groups:
         config = cells[0]
-        what = f"{config.dataset}, {config.aligned} aligned rows, {config.parties} parties, {config.setting}"
+        what = (
+            f"{config.dataset}, {config.aligned} aligned rows, {config.parties} parties, "
+            f"{config.setting}"
+        )
         what += (f" {list(config.classes)}" if config.classes else "") + ", open" * config.open
         what += ", all labels of the active party" if config.labels == "all" else ""
         what += (

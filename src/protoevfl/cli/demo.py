@@ -71,7 +71,10 @@ def sentence(found: Mapping[str, Mapping[str, Any]]) -> str:
             if b == 0
             else f"Vanilla VFL finds {b:.0f} % and Proto-EVFL {a:.0f} % of"
         )
-        return f"{verdict} the rows of digit {UNSEEN}; Proto-EVFL sends {cost} than Vanilla VFL, and no gradient."
+        return (
+            f"{verdict} the rows of digit {UNSEEN}; Proto-EVFL sends {cost} than Vanilla VFL, and "
+            "no gradient."
+        )
     return (
         f"Nobody has a label for digit {UNSEEN}: Vanilla VFL finds {b:.0f} % of its rows, "
         f"Proto-EVFL {a:.0f} %, with {cost} and without any gradient sent."

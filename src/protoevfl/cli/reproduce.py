@@ -69,7 +69,7 @@ def reproduce(
         _run(chosen, file, quick, numbers, device, engine, budget, workers, shard) if run else {}
     )
     if render:
-        from protoevfl.reproduction.pages.render import render as render_all
+        from protoevfl.reproduction.pages.document import render as render_all
 
         with bar("tables and figures") as step:
             written = render_all(chosen, file, folder, quick=quick, step=step)

@@ -70,7 +70,10 @@ def _told(number: int, trial: "Trial") -> str:
         " ".join(f"{name}={value}" for name, value in trial.overrides.items())
         or "the preset as it is"
     )
-    return f"trial {number}: score {percent(trial.score)} % on held-out aligned rows, {trial.seconds:.0f} s, {settings}"
+    return (
+        f"trial {number}: score {percent(trial.score)} % on held-out aligned rows, "
+        f"{trial.seconds:.0f} s, {settings}"
+    )
 
 
 def _preset_entry(dataset: str, overrides: Any) -> dict[str, Any]:

@@ -1,6 +1,10 @@
 """Accuracy: images, tables, rare and unseen classes, 6 and 8 parties, the pools' class imbalance,
 close cases."""
 
+from collections.abc import Sequence
+from typing import Any
+
+from protoevfl.bench.run import RunConfig, versions
 from protoevfl.reproduction import paper_numbers
 from protoevfl.reproduction.grid import ABSENT, ALIGNED, IMAGES, TABLES, cell, smalls
 from protoevfl.reproduction.spec import (
@@ -18,6 +22,8 @@ from protoevfl.reproduction.spec import (
     Field,
     Quantity,
 )
+from protoevfl.rows import sources
+from protoevfl.rows.splits import split_dataset
 
 SETTINGS = ("normal", "few_shot", "zero_shot")
 PAPER_METHODS = ("proto_evfl", "vanilla", "fedhssl", "ss_vfl_c", "local")
@@ -146,10 +152,28 @@ PARTIES = Experiment(
 )
 
 
-def _share(name: str, digits: int, printed_as: str) -> Quantity:
-    return Quantity(
-        name, Field((f"split.{printed_as}.{{index}}",)), digits=digits, printed=printed_as
-    )
+def split_records(
+    config: RunConfig, seeds: Sequence[int], *, device: str = "cpu", engine: str = ""
+) -> list[dict[str, Any]]:
+    """The runner of the table of class imbalance: it trains nothing, a record holds the split."""
+    dataset = sources.load(config.dataset)
+    splits = {seed: split_dataset(dataset, config.split_spec(), seed) for seed in seeds}
+    return [
+        {
+            **config.identity(),
+            "seed": seed,
+            "metrics": {},
+            "seconds": 0.0,
+            "split_hash": split.hash,
+            "split": split.as_json(),
+            "versions": versions(),
+        }
+        for seed, split in splits.items()
+    ]
+
+
+def _imbalance_of_pool(title: str, digits: int, name: str) -> Quantity:
+    return Quantity(title, Field((f"split.{name}.{{index}}",)), digits=digits, printed=name)
 
 
 _imbalance = [
@@ -171,8 +195,12 @@ IMBALANCE = Experiment(
     ),
     rows=("dataset", "party"),
     columns=(),
-    quantities=(_share("MID", 3, "mid"), _share("Gamma", 1, "gamma"), _share("WCS", 3, "wcs")),
-    runner="protoevfl.reproduction.split_only:run",
+    quantities=(
+        _imbalance_of_pool("MID", 3, "mid"),
+        _imbalance_of_pool("Gamma", 1, "gamma"),
+        _imbalance_of_pool("WCS", 3, "wcs"),
+    ),
+    runner="protoevfl.reproduction.accuracy:split_records",
     figures=("pools",),
     note="MID = 1 - H(p)/ln Z. Pools are drawn anew for each seed; every method sees the same. "
     "Where a class has too few rows for the requested imbalance the nearest possible pool is "

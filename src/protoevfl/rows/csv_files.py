@@ -91,7 +91,8 @@ def check_quotes(path: Path) -> None:
             odd ^= bool(chunk.count(b'"') % 2)
     if odd:
         raise UserError(
-            f'{path.name}: a quote (") is opened and never closed; quotes within a value are written twice'
+            f'{path.name}: a quote (") is opened and never closed; quotes within a value are '
+            "written twice"
         )
 
 

@@ -239,4 +239,7 @@ def _refuse(missing: list[int], repeated: dict[int, int], where: str) -> None:
 
 def _name(rows: list[int]) -> str:
     """Rows as a person counts them: 1 is the first row below the header."""
-    return f"row{'s' * (len(rows) > 1)} {', '.join(str(r + 1) for r in rows[:5])}{' ...' * (len(rows) > 5)}"
+    return (
+        f"row{'s' * (len(rows) > 1)} "
+        f"{', '.join(str(r + 1) for r in rows[:5])}{' ...' * (len(rows) > 5)}"
+    )

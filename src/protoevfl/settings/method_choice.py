@@ -62,7 +62,8 @@ def choose_method(
     )
     if rounds is None:
         raise UserError(
-            f'{name} sends what it derives from labels; [privacy] preset = "one_way" needs proto_evfl'
+            f'{name} sends what it derives from labels; [privacy] preset = "one_way" needs '
+            "proto_evfl"
         )
     return build(name, preset, _presets_of(kind), {**given, rounds: 0})
 

@@ -25,7 +25,10 @@ from protoevfl.reproduction.spec import Cell, Experiment, Record
 
 # figures of records of no experiment
 GENERAL = ("recall", "confusion", "gate", "priors", "accuracy_bytes")
-WAY_OUT = "name a run directory (of `protoevfl train`) or a records file (of `protoevfl bench` or `reproduce`)"
+WAY_OUT = (
+    "name a run directory (of `protoevfl train`) or a records file (of `protoevfl bench` or "
+    "`reproduce`)"
+)
 
 
 def load(path: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from protoevfl.report.html import Entry, Table, figure_text, number, text
 from protoevfl.reproduction import claims, tables
 from protoevfl.reproduction.measure import Measured, Sample, Store
 from protoevfl.reproduction.pages.averages import Pairs, mean, spread
-from protoevfl.reproduction.pages.traffic import by_type
+from protoevfl.reproduction.pages.curves import by_type
 from protoevfl.reproduction.spec import Cell, Experiment, Quantity, dig
 
 RATES = (

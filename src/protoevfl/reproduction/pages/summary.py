@@ -60,7 +60,10 @@ def leaders(pairs: Pairs) -> list[str]:
             f"accuracy{_traffic(records)}"
         )
         if len(ranked) > 1:
-            line += f"; next is {ranked[1][0].tags['method']} with {_accuracy(ranked[1]):.1f} %{_traffic(ranked[1][1])}"
+            line += (
+                f"; next is {ranked[1][0].tags['method']} with {_accuracy(ranked[1]):.1f} "
+                f"%{_traffic(ranked[1][1])}"
+            )
         balanced = mean(records, "metrics.balanced_accuracy")
         if dig(records[0], "metrics.auc") is not None and balanced is not None:
             line += (
