@@ -29,6 +29,9 @@ class Observer:
     def note(self, text: str) -> None:
         """A sentence that is to stay."""
 
+    def finished(self, text: str, done: int, total: int) -> None:
+        """One of `total` runs has ended, well or not; `text` says how."""
+
 
 SILENT = Observer()
 
@@ -51,9 +54,13 @@ class Together(Observer):
         for observer in self.observers:
             observer.note(text)
 
+    def finished(self, text: str, done: int, total: int) -> None:
+        for observer in self.observers:
+            observer.finished(text, done, total)
+
 
 class Terminal(Observer):
-    """Two bars, one for the method's phases and one for the work within; notes stand above them."""
+    """Bars for all runs, for the method's phases and for the work within; notes stand above."""
 
     def __init__(self, bars: Bars, title: str = "") -> None:
         self.bars = bars
@@ -72,9 +79,13 @@ class Terminal(Observer):
     def note(self, text: str) -> None:
         self.bars.note(text)
 
+    def finished(self, text: str, done: int, total: int) -> None:
+        self.bars.show("runs", done, total, "all runs")
+        self.bars.note(text)
+
 
 class Logged(Observer):
-    """One line of the log per report."""
+    """One line of the log per report and per finished run."""
 
     def __init__(self, log: logging.Logger, title: str = "", level: int = logging.INFO) -> None:
         self.log = log
@@ -87,6 +98,9 @@ class Logged(Observer):
             self.level, "%s run %d: %s %d/%d %s", self.title, run, report.phase, report.step,
             report.steps, figures,
         )  # fmt: skip
+
+    def finished(self, text: str, done: int, total: int) -> None:
+        self.log.info("%s", text)
 
 
 class Notebook(Observer):

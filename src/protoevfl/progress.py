@@ -47,6 +47,19 @@ def note(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def duration(seconds: float) -> str:
+    """
+    >>> duration(7.26), duration(95), duration(7300)
+    ('7.3 s', '1 min 35 s', '2 h 1 min')
+    """
+    seconds = round(seconds, 1)  # so that 59.97 is a minute and not 60.0 s
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+
+
 class Bars:
     """Lines with title, bar, done of total, time passed and time left; gone when the block ends."""
 

@@ -8,6 +8,7 @@ from protoevfl.bench import tune
 from protoevfl.bench.run import RunConfig, prepare
 from protoevfl.errors import UserError
 from protoevfl.methods import METHODS
+from protoevfl.observer import Observer
 from protoevfl.settings.presets import build
 
 CELL = RunConfig("digits", "upper_bound", aligned=40, pool=30)
@@ -44,11 +45,16 @@ def test_folds_partition_the_aligned_rows_and_hide_them() -> None:
 
 
 def test_the_best_trial_wins() -> None:
-    seen: list[tune.Trial] = []
+    seen: list[str] = []
+
+    class Heard(Observer):
+        def finished(self, text: str, done: int, total: int) -> None:
+            seen.append(text)
+
     found = tune.tune(
-        "vanilla", "digits", 2, [100], "cpu", aligned=20, pool=20, folds=2, watch=seen.append
+        "vanilla", "digits", 2, [100], "cpu", aligned=20, pool=20, folds=2, observer=Heard()
     )
-    assert tuple(seen) == found.trials
+    assert seen == [trial.line(n) for n, trial in enumerate(found.trials, start=1)]
     assert found.best.score == max(t.score for t in found.trials)
     assert found.as_json()["best"]["score"] == found.best.score
     assert len(found.best.folds) == 2

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from protoevfl.cli import own_tables as cli_own_tables
 from protoevfl.cli.own_tables import (
-    duration,
     run_facts,
     show_cost,
     show_metrics,
@@ -23,6 +22,7 @@ from protoevfl.cli.own_tables import (
 )
 from protoevfl.pipeline.check import PartyReport, Report
 from protoevfl.pipeline.value import Share, Worth
+from protoevfl.progress import duration
 
 CONFIG = Path("protoevfl.toml")
 Capture = pytest.CaptureFixture[str]

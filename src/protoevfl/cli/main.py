@@ -1,19 +1,16 @@
 """The command `protoevfl`: a table of sub-commands, each imported when it is called.
 
 `protoevfl --help` imports neither torch nor any sub-command: the table holds their one-line
-descriptions. A command whose module (or what it needs) is not installed is not listed. Exit codes:
-0 done, 2 bad input (one clear line on stderr), 130 stopped by Ctrl-C (what was kept is said by the
-command), 1 anything else.
+descriptions. Exit codes: 0 done, 2 bad input (one clear line on stderr), 130 stopped by Ctrl-C (what
+was kept is said by the command), 1 anything else.
 """
 
 import contextlib
 import importlib
-import importlib.util
 import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,64 +27,41 @@ LOG_FILE = "Append a log to this file."
 LOG_LEVEL = f"What is logged: {', '.join(LEVELS)}."
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Where a command lives: a function or a Typer app of `module`; `needs` is another module it
-    cannot do without."""
-
-    module: str
-    help: str
-    needs: str | None = None
-
-    def exists(self) -> bool:
-        return all(
-            _found(f"protoevfl.{name}") for name in (f"cli.{self.module}", self.needs) if name
-        )
-
-
+# command: its module in cli/, what it does
 COMMANDS = {
-    "demo": Entry(
-        "bench",
+    "demo": (
+        "demo",
         "Four parties, one class nobody labelled: three methods compared in about a minute.",
     ),
-    "bench": Entry("bench", "Run methods on a data set for several seeds; one JSON line a run."),
-    "tune": Entry(
-        "bench",
-        "Search a method's settings on a validation part of the aligned rows.",
-        needs="bench.tune",
-    ),
-    "data": Entry("data", "The data sets: which there are, where they lie, render ModelNet-10."),
-    "init": Entry("own_data", "Write a commented protoevfl.toml for your own files."),
-    "check": Entry(
-        "own_data", "Read a configuration and its files and say what is wrong with them."
-    ),
-    "align": Entry("own_data", "Find the rows the parties share by private set intersection."),
-    "train": Entry("own_data", "Train on your own files in this process."),
-    "evaluate": Entry("own_data", "Measure a trained run on labelled rows."),
-    "predict": Entry("own_data", "Predict for new rows, with any party missing."),
-    "inspect": Entry("own_data", "Show what a run directory holds."),
-    "value": Entry("own_data", "What each party is worth: exact Shapley values."),
-    "reproduce": Entry("reproduce", "Rebuild the paper's tables and figures, ours beside theirs."),
-    "report": Entry("reproduce", "One self-contained HTML page from records or a run."),
-    "audit": Entry("audit", "Attack a run and write what can be inferred from what crossed."),
-    "deploy": Entry("deploy", "Run between companies on NVFlare: kits, start, submit, resume."),
+    "bench": ("bench", "Run methods on a data set for several seeds; one JSON line a run."),
+    "tune": ("tune", "Search a method's settings on a validation part of the aligned rows."),
+    "data": ("data", "The data sets: which there are, where they lie, render ModelNet-10."),
+    "init": ("own_data", "Write a commented protoevfl.toml for your own files."),
+    "check": ("own_data", "Read a configuration and its files and say what is wrong with them."),
+    "align": ("own_data", "Find the rows the parties share by private set intersection."),
+    "train": ("own_data", "Train on your own files in this process."),
+    "evaluate": ("own_data", "Measure a trained run on labelled rows."),
+    "predict": ("own_data", "Predict for new rows, with any party missing."),
+    "inspect": ("own_data", "Show what a run directory holds."),
+    "value": ("own_data", "What each party is worth: exact Shapley values."),
+    "reproduce": ("reproduce", "Rebuild the paper's tables and figures, ours beside theirs."),
+    "report": ("reproduce", "One self-contained HTML page from records or a run."),
+    "audit": ("audit", "Attack a run and write what can be inferred from what crossed."),
+    "deploy": ("deploy", "Run between companies on NVFlare: kits, start, submit, resume."),
 }
-
-
-def _found(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
 
 
 class Commands(TyperGroup):
     """Lists commands from the table; imports one when it is to run."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name, entry in COMMANDS.items() if entry.exists()]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A stand-in with the description, enough for the list of commands."""
-        entry = COMMANDS.get(cmd_name)
-        return TyperCommand(cmd_name, help=entry.help) if entry and entry.exists() else None
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
@@ -97,7 +71,7 @@ class Commands(TyperGroup):
 def load(name: str) -> Any:
     """The real command: `app` of its module (or the command of that name in it), or the function of
     that name."""
-    module = importlib.import_module(f"protoevfl.cli.{COMMANDS[name].module}")
+    module = importlib.import_module(f"protoevfl.cli.{COMMANDS[name][0]}")
     app = getattr(module, "app", None)
     if app is None:
         app = typer.Typer(add_completion=False)

@@ -75,16 +75,9 @@ def cell(column: Column, records: Iterable[Record]) -> str:
     if not values:
         return "-"
     mean, std = mean_std(values)
-    spread = (
-        std is not None
-        and column.write not in (size,)
-        and column.title not in ("rounds", "seconds")
-    )
-    return (
-        f"{column.write(mean)} ± {column.write(std)}"
-        if spread and std is not None
-        else column.write(mean)
-    )
+    if std is None or column.title in ("bytes", "rounds", "seconds"):
+        return column.write(mean)
+    return f"{column.write(mean)} ± {column.write(std)}"
 
 
 def columns_for(
