@@ -48,7 +48,7 @@ def count() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def block(rows: int) -> slice:
+def _block(rows: int) -> slice:
     """The rows of 0..rows-1 that are this process's share; sizes differ by one at most."""
     me, all_ = dist.get_rank(), count()
     return slice(rows * me // all_, rows * (me + 1) // all_)
@@ -128,7 +128,7 @@ def split(net: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """net(x) for x (G, B, ...) -> (G, B, w), each process for its own rows of the batch."""
     if not _Batch.split:
         return net(x)
-    where, _Batch.rows = block(x.shape[1]), x.shape[1]
+    where, _Batch.rows = _block(x.shape[1]), x.shape[1]
     try:
         part = net(x[:, where])
     finally:
@@ -236,7 +236,7 @@ def deal(rows: Iterable[Tensor], device: torch.device) -> Tensor:
         return torch.stack(members).to(device)
     if n < count():
         raise UserError(f"{count()} processes cannot share {n} row(s); start fewer")
-    where = block(n)
+    where = _block(n)
     return cast(Tensor, Dealt(torch.stack([x[where] for x in members]).to(device), where.start, n))
 
 

@@ -53,7 +53,7 @@ def cosine(step: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * step / max(1, steps)))
 
 
-class Stepper:
+class _Stepper:
     """One optimisation step, replayed as a CUDA graph after the first few where that is
     possible."""
 
@@ -136,7 +136,7 @@ def fit(
         position += 1  # a tensor is changed in place, as the graph needs
         counter += 1
 
-    run = Stepper(step, device, graph and distributed.count() == 1)
+    run = _Stepper(step, device, graph and distributed.count() == 1)
     done = 0
     for epoch in range(epochs):
         shuffled = rnd.permutation(keys, purpose, epoch, rows)

@@ -133,14 +133,14 @@ def mixup(
     return torch.lerp(f2, f, lam[:, :, None, None]), torch.lerp(y2, y, lam[:, :, None])
 
 
-def present_in_both(present: Tensor, other: Tensor) -> Tensor:
+def _present_in_both(present: Tensor, other: Tensor) -> Tensor:
     """The parties (E, M, B) present in a row and in its partner; a row that would lose all keeps
     its own."""
     both = present & present.gather(2, other[:, None].expand_as(present))
     return torch.where(both.any(1, keepdim=True), both, present)
 
 
-def drop_parties(keys: Tensor, step: rnd.Counter, parties: int, rows: int, rate: float) -> Tensor:
+def _drop_parties(keys: Tensor, step: rnd.Counter, parties: int, rows: int, rate: float) -> Tensor:
     """A mask (E, M, B): each party missing with probability `rate`; a row that would lose all keeps
     all."""
     here = rnd.uniform(keys, "party-dropout", step, (parties, rows)) >= rate
@@ -192,7 +192,7 @@ def train_head(
     def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
         present = (
-            drop_parties(keys, step, parties, index.shape[1], s.party_dropout)
+            _drop_parties(keys, step, parties, index.shape[1], s.party_dropout)
             if s.party_dropout
             else None
         )
@@ -209,7 +209,7 @@ def train_head(
         if s.mixup:
             x, both = mixup(x, torch.cat([t, w[..., None]], -1), keys, step, s.mixup)
             if present is not None:
-                present = present_in_both(present, _partners(keys, step, index.shape[1]))
+                present = _present_in_both(present, _partners(keys, step, index.shape[1]))
             t, w = both[..., :-1], both[..., -1]
         return soft_cross_entropy(net(x, present, step), t, w)
 

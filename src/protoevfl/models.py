@@ -41,7 +41,7 @@ class Linear(nn.Module):
         )
 
 
-class Conv(nn.Module):
+class _Conv(nn.Module):
     """5x5 (or kxk) convolution of each member: x (B, G*ci, H, W) -> (B, G*co, H, W)."""
 
     def __init__(
@@ -122,8 +122,8 @@ class LeNet(Extractor):
         super().__init__()
         self.width, flat = width, 16 * (side // 2 // 2) ** 2
         self.conv1, self.conv2 = (
-            Conv(keys, "conv1", c, 6, bias=not norm),
-            Conv(keys, "conv2", 6, 16, bias=not norm),
+            _Conv(keys, "conv1", c, 6, bias=not norm),
+            _Conv(keys, "conv2", 6, 16, bias=not norm),
         )
         self.fc1, self.fc2 = (
             Linear(keys, "fc1", flat, 120, not norm),
@@ -157,7 +157,7 @@ class WideNet(Extractor):
         self.width = width
         channels = (c, 32, 32, 64, 64)
         self.convs = nn.ModuleList(
-            Conv(keys, f"conv{n}", i, o, k=3, bias=False)
+            _Conv(keys, f"conv{n}", i, o, k=3, bias=False)
             for n, (i, o) in enumerate(zip(channels, channels[1:], strict=False))
         )
         self.norms = nn.ModuleList(BatchNorm(keys, o) for o in channels[1:])
@@ -180,7 +180,7 @@ class WideNet(Extractor):
         return {"output": F.relu(rows_norm(self.last_norm, self.linear(flat)))}
 
 
-class SkipMLP(Extractor):
+class _SkipMLP(Extractor):
     """Two-layer perceptron plus a linear path that keeps the columns' linear information; for
     tables."""
 
@@ -199,7 +199,7 @@ class SkipMLP(Extractor):
         return {"output": rows_norm(self.bn2, self.fc2(hidden) + self.skip(x)), "hidden": hidden}
 
 
-class MLP5(Extractor):
+class _MLP5(Extractor):
     """Five linear layers, as the paper prints for tables; batch-norm unless `norm` is off."""
 
     def __init__(
@@ -238,8 +238,8 @@ def extractor(
     if len(shape) == 3:
         return LeNet(keys, shape[0], shape[1], width or 84, norm=norm)
     if table == "mlp5":
-        return MLP5(keys, shape[0], width or 64, norm=norm)
-    return SkipMLP(keys, shape[0], width or 64)
+        return _MLP5(keys, shape[0], width or 64, norm=norm)
+    return _SkipMLP(keys, shape[0], width or 64)
 
 
 def inputs(rows: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
     federation.train(observer)
 
-`Observer` itself is silent. `Terminal` draws bars, `Notebook` an HTML bar, `Logged` writes a log,
+`Observer` itself is silent. `Terminal` draws bars, `_Notebook` an HTML bar, `Logged` writes a log,
 `tracking.Tracked` feeds MLflow and TensorBoard; `Together` passes everything on to several of them.
 """
 
@@ -103,7 +103,7 @@ class Logged(Observer):
         self.log.info("%s", text)
 
 
-class Notebook(Observer):
+class _Notebook(Observer):
     """An HTML bar that is drawn anew at most four times a second."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Notebook(Observer):
         )
 
 
-def in_notebook() -> bool:
+def _in_notebook() -> bool:
     """Whether a Jupyter kernel runs this."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
@@ -144,8 +144,8 @@ def in_notebook() -> bool:
 def for_a_fit(wanted: bool | str) -> Iterator[Observer]:
     """The observer of a `fit`: a notebook's bar, the terminal's bars ("auto": if there is one), or
     nobody."""
-    if wanted and in_notebook():
-        bar = Notebook()
+    if wanted and _in_notebook():
+        bar = _Notebook()
         yield bar
         bar.close()
         return

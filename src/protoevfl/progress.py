@@ -25,14 +25,14 @@ Step = Callable[[int, int], None]  # (done, total); total 0 means that it is not
 
 
 @dataclass
-class Output:
+class _Output:
     """How much is told; the command line sets it once (--quiet, --json)."""
 
     quiet: bool = False
     json: bool = False
 
 
-OUTPUT = Output()
+OUTPUT = _Output()
 
 
 def is_secondary_rank() -> bool:

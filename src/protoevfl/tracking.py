@@ -57,7 +57,7 @@ class Tracker(Observer):
             writer.number(name, value, step)
 
 
-class MLflowWriter:
+class _MLflowWriter:
     """One MLflow run; `where` is a tracking URI, else MLflow's own default."""
 
     def __init__(self, where: str, settings: Mapping[str, Any]) -> None:
@@ -78,7 +78,7 @@ class MLflowWriter:
         self.mlflow.end_run()
 
 
-class TensorBoardWriter:
+class _TensorBoardWriter:
     """Event files in a folder."""
 
     def __init__(self, where: str, settings: Mapping[str, Any]) -> None:
@@ -97,8 +97,8 @@ class TensorBoardWriter:
 
 
 WRITERS: dict[str, Callable[[str, Mapping[str, Any]], Writer]] = {
-    "mlflow": MLflowWriter,
-    "tensorboard": TensorBoardWriter,
+    "mlflow": _MLflowWriter,
+    "tensorboard": _TensorBoardWriter,
 }
 
 

@@ -27,7 +27,7 @@ def test_every_method_has_a_space_and_every_candidate_can_be_built() -> None:
 
 
 def test_folds_partition_the_aligned_rows_and_hide_them() -> None:
-    whole, folds = prepare(CELL, 100, "cpu"), tune.fold_worlds(CELL, 100, "cpu", 4)
+    whole, folds = prepare(CELL, 100, "cpu"), tune._fold_worlds(CELL, 100, "cpu", 4)
     assert sum(len(w.labels.query) for w in folds) == 40
     held = torch.cat([w.tables[2].query for w in folds]).flatten(1)
     everything = whole.tables[2].aligned.flatten(1)
@@ -63,7 +63,7 @@ def test_the_best_trial_wins() -> None:
 def test_every_label_is_searched_where_it_is_used_and_folds_hide_it() -> None:
     assert all(set(c) <= {"own_batches"} for c in tune.candidates("laser", "digits", 3, "all"))
     cell = RunConfig("digits", "vanilla", aligned=40, pool=30, labels="all")
-    for world in tune.fold_worlds(cell, 100, "cpu", 4):
+    for world in tune._fold_worlds(cell, 100, "cpu", 4):
         own = world.owner.own
         assert own is not None
         torch.testing.assert_close(own.query, world.tables[0].query)

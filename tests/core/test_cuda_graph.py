@@ -17,7 +17,7 @@ def transport_step(x: Tensor) -> Tensor:
     f, mu, w = x[..., :D], x[:, :Z, D : 2 * D], x[..., 0].abs()
     p = priors.estimate(transport.similarity(f, mu, 0.1), 3, 0.01, w)
     counts = priors.pseudo_label_counts(transport.similarity(f, mu, 0.1), p)
-    p = priors.mix(p, priors.uniform_like(f @ mu.mT), priors.mixing_ratio(counts))
+    p = priors.mix(p, priors._uniform_like(f @ mu.mT), priors.mixing_ratio(counts))
     return transport.dual_cost(f, mu, p, 0.1, w).sum() + transport.dual_cost(f, mu, p).sum()
 
 

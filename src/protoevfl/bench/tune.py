@@ -185,7 +185,7 @@ def candidates(
     return settings[:budget]
 
 
-def fold_worlds(config: RunConfig, seed: int, device: str, folds: int = FOLDS) -> list[World]:
+def _fold_worlds(config: RunConfig, seed: int, device: str, folds: int = FOLDS) -> list[World]:
     """The seed's world once a fold, with that fold's aligned rows moved to the rows to be
     predicted."""
     world = prepare(config, seed, device)
@@ -249,7 +249,7 @@ def trial(
     """Trains and scores one setting on all seeds and folds in lockstep."""
     start = time.perf_counter()
     method = build(config.method, config.preset, config.dataset, config.overrides)
-    worlds = [world for seed in seeds for world in fold_worlds(config, seed, device, folds)]
+    worlds = [world for seed in seeds for world in _fold_worlds(config, seed, device, folds)]
     privacy = privacy_of(config.method, config.preset, config.dataset, config.overrides)
     runs = [world.simulated for world in worlds]
     federation = simulate(method, runs, privacy, engine=engine, device=device)

@@ -153,8 +153,8 @@ def _check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
     """
     from protoevfl.rows import sources
     from protoevfl.rows.attributes import read_attributes
+    from protoevfl.rows.dataset import party_views
     from protoevfl.rows.splits import split_dataset
-    from protoevfl.rows.views import party_views
     from protoevfl.settings.presets import build
 
     for config in cells:
@@ -214,7 +214,7 @@ def _fill(
                 )
                 if not is_secondary_rank():
                     records.append(out, *({**record, **records.stamp()} for record in new))
-                lines = [run_line(record) for record in new]
+                lines = [_run_line(record) for record in new]
             except UserError as error:
                 lines = [f"{title}: {error}"]
                 failed += lines
@@ -237,7 +237,7 @@ def observer_of(bars: Bars, title: str) -> "Observer":
     return Together([Terminal(bars, title), Logged(LOG, title, logging.DEBUG)])
 
 
-def run_line(record: Mapping[str, Any]) -> str:
+def _run_line(record: Mapping[str, Any]) -> str:
     """A finished run in one line, with the time of each phase."""
     phases = ", ".join(
         f"{name} {seconds:.1f} s" for name, seconds in record["phases"].items() if seconds >= 0.05

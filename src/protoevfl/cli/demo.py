@@ -33,12 +33,12 @@ def demo(
     note(INTRODUCTION)
     records = _train(seed, device)
     if as_json:
-        print(json.dumps({"records": list(records.values()), "sentence": sentence(records)}))
+        print(json.dumps({"records": list(records.values()), "sentence": _sentence(records)}))
         return
     groups = {METHODS[name]: [record] for name, record in records.items()}
     columns = [c for c in cli_tables.COLUMNS if c.title in TITLES]
     cli_tables.show(f"digits, 4 parties, digit {UNSEEN} in no label", "method", groups, columns)
-    print(sentence(records))
+    print(_sentence(records))
 
 
 def _train(seed: int, device: str) -> dict[str, dict[str, Any]]:
@@ -65,7 +65,7 @@ def _train(seed: int, device: str) -> dict[str, dict[str, Any]]:
     return records
 
 
-def sentence(records: Mapping[str, Mapping[str, Any]]) -> str:
+def _sentence(records: Mapping[str, Mapping[str, Any]]) -> str:
     """What the table shows, from its numbers."""
     ours, theirs = records["proto_evfl"], records["vanilla"]
     a, b = (100 * (r["metrics"]["unseen_recall"] or 0.0) for r in (ours, theirs))

@@ -51,7 +51,7 @@ COMMANDS = {
 }
 
 
-class Commands(TyperGroup):
+class _Commands(TyperGroup):
     """Lists commands from the table; imports one when it is to run."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -150,7 +150,7 @@ def _formatted(handler: logging.Handler) -> logging.Handler:
     return handler
 
 
-app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, add_completion=False)
+app = typer.Typer(cls=_Commands, pretty_exceptions_enable=False, add_completion=False)
 
 
 def _version(value: bool) -> None:

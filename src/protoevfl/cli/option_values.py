@@ -66,14 +66,14 @@ def settings_for(methods: Sequence[str], given: Sequence[str]) -> dict[str, dict
         if colon and method not in settings:
             raise UserError(f"--set {text}: '{method}' is not among --methods {','.join(methods)}")
         for chosen in [method] if colon else methods:
-            settings[chosen][name.strip()] = value_of(value)
+            settings[chosen][name.strip()] = _value_of(value)
     return settings
 
 
-def value_of(text: str) -> Any:
+def _value_of(text: str) -> Any:
     """A JSON value, or the text itself.
 
-    >>> value_of("0.5"), value_of("none"), value_of("true"), value_of("dual"), value_of('["output"]')
+    >>> _value_of("0.5"), _value_of("none"), _value_of("true"), _value_of("dual"), _value_of('["output"]')
     (0.5, None, True, 'dual', ['output'])
     """
     plain = {"none": "null", "true": "true", "false": "false"}.get(text.strip().lower(), text)

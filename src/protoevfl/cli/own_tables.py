@@ -42,7 +42,7 @@ def show_report(report: "Report", config: Path) -> None:
         for p in report.parties
     ]
     print_table(head, rows, "Files", 2)
-    show_types(report)
+    _show_types(report)
     if report.classes:
         rows = [[name, f"{n:,}", _common(report, name)] for name, n in report.classes.items()]
         rows.append(["(no label)", f"{report.unlabelled:,}", _common(report, None)])
@@ -71,7 +71,7 @@ def show_report(report: "Report", config: Path) -> None:
         print(f"ready: protoevfl align {config}, then protoevfl train {config}")
 
 
-def show_types(report: "Report") -> None:
+def _show_types(report: "Report") -> None:
     """One line a party and type."""
     for p in report.parties:
         kinds: dict[str, list[str]] = {}

@@ -69,7 +69,7 @@ COLUMNS = (
 )
 
 
-def cell(column: Column, records: Iterable[Record]) -> str:
+def _cell(column: Column, records: Iterable[Record]) -> str:
     """`mean +- std` over the records that have the number, or a dash."""
     values = [v for v in map(column.value, records) if v is not None]
     if not values:
@@ -96,7 +96,7 @@ def show(
 ) -> None:
     """Prints one row per group on stdout."""
     rows = [
-        [name, *(cell(column, records) for column in columns)] for name, records in groups.items()
+        [name, *(_cell(column, records) for column in columns)] for name, records in groups.items()
     ]
     print_table([head, *(column.title for column in columns)], rows, title, text_columns=1)
 

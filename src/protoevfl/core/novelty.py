@@ -33,7 +33,7 @@ class Novelty:
     aligned: Tensor
 
 
-def neighbours(x: Tensor, of: Tensor, k: int, itself: bool, chunk: int = 512) -> Tensor:
+def _neighbours(x: Tensor, of: Tensor, k: int, itself: bool, chunk: int = 512) -> Tensor:
     """Indices (G, n, k) of the k rows of `of` (G, m, d) most similar to each row of x (G, n, d),
     both unit.
 
@@ -52,7 +52,7 @@ def _at(values: Tensor, index: Tensor) -> Tensor:
     return values.gather(1, index.flatten(1)).view(index.shape)
 
 
-def distances(
+def _distances(
     xu: Tensor, xa: Tensor, near_pool: Tensor, near_aligned: Tensor
 ) -> tuple[Tensor, Tensor]:
     """S (G, n) and A (G, N) of the module's head: smoothed distance to aligned rows, leave-one-out
@@ -77,7 +77,7 @@ def distances(
     return s, (without.sum(-1) + own) / (k + 1)
 
 
-def logistic(x: Tensor, y: Tensor, weight: Tensor, ridge: float = 1.0, steps: int = 12) -> Tensor:
+def _logistic(x: Tensor, y: Tensor, weight: Tensor, ridge: float = 1.0, steps: int = 12) -> Tensor:
     """Newton's method for a ridge logistic regression: x (G, n, d), y, weight (G, n) ->
     coefficients (G, d+1)."""
     x = torch.cat([x, torch.ones_like(x[..., :1])], -1)
@@ -108,7 +108,7 @@ def _contrast(
     for k in range(FOLDS):
         wu, wa = (fold_u != k).float(), (fold_a != k) * weight
         both = torch.cat([wu / wu.sum(1, keepdim=True), wa / wa.sum(1, keepdim=True)], 1) * 400
-        beta = logistic(x, y, both)
+        beta = _logistic(x, y, both)
         score = (x @ beta[:, :-1, None]).squeeze(-1) + beta[:, -1:]
         su, sa = (
             torch.where(fold_u == k, score[:, :n], su),
@@ -166,7 +166,7 @@ def novelty(
     n, count = xu.shape[1], xa.shape[1]
     near = near if near is not None else (20 if n >= 2000 else 10)
     near = min(near, n - 1)
-    near_pool, near_aligned = neighbours(xu, xu, near, False), neighbours(xa, xu, near, True)
+    near_pool, near_aligned = _neighbours(xu, xu, near, False), _neighbours(xa, xu, near, True)
     group_u, middles = clusters(xu, min(groups, n), keys)
     group_a = (xa @ middles.mT).argmax(-1)
     k = middles.shape[1]
@@ -175,7 +175,7 @@ def novelty(
     # aligned rows weighted to the pool's mixture
     weight = (rate / counts.clamp(min=1)).gather(1, group_a)
     weight = 0.5 * weight / weight.sum(1, keepdim=True) + 0.5 / count
-    s, a = _centre(*distances(xu, xa, near_pool, near_aligned), group_u, group_a, k)
+    s, a = _centre(*_distances(xu, xa, near_pool, near_aligned), group_u, group_a, k)
     s2, a2 = _centre(*_contrast(xu, xa, weight, keys, near_pool, near_aligned), group_u, group_a, k)
     return Novelty(*_standardise(s + s2, a + a2))
 

@@ -48,7 +48,7 @@ def survey(path: Path, columns: Sequence[str], text: Collection[str]) -> tuple[d
     """One or more full passes in bounded memory: types that hold for every row, and the number of
     rows."""
     names = header(path)
-    check_quotes(path)
+    _check_quotes(path)
     types = {c: pa.string() if c in text else names.field(c).type for c in columns}
     while True:
         try:
@@ -61,7 +61,7 @@ def survey(path: Path, columns: Sequence[str], text: Collection[str]) -> tuple[d
 
 def read(path: Path, columns: Sequence[str], text: Collection[str]) -> Any:
     """The columns as one table; types are inferred over all rows."""
-    check_quotes(path)
+    _check_quotes(path)
     options = _convert(columns, dict.fromkeys((c for c in columns if c in text), pa.string()))
     with _explained(path), _bytes(path) as source:
         table = pacsv.read_csv(source, _READ, _parse(path), options)
@@ -82,7 +82,7 @@ def stream(path: Path, columns: Sequence[str], types: dict[str, Any]) -> Iterato
         ) from None
 
 
-def check_quotes(path: Path) -> None:
+def _check_quotes(path: Path) -> None:
     """A quote that is never closed would swallow the rest of the file as one value, without an
     error."""
     odd = False
@@ -131,10 +131,10 @@ def _convert(columns: Sequence[str] | None, types: dict[str, Any]) -> Any:
 def _parse(path: Path) -> Any:
     # a quoted value may hold a line break; without this a block boundary there would break rows
     # apart
-    return pacsv.ParseOptions(delimiter=delimiter(path), newlines_in_values=True)
+    return pacsv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True)
 
 
-def delimiter(path: Path) -> str:
+def _delimiter(path: Path) -> str:
     """The commonest of , ; tab | in the header outside quotes."""
     with _explained(path), _bytes(path) as source:
         start = source.read(1 << 20)
@@ -189,7 +189,7 @@ def _explain(path: Path, text: str) -> None:
 def _ragged(path: Path, expected: int, got: int) -> str:
     with _bytes(path) as source:
         lines = csv.reader(
-            io.TextIOWrapper(source, errors="replace", newline=""), delimiter=delimiter(path)
+            io.TextIOWrapper(source, errors="replace", newline=""), delimiter=_delimiter(path)
         )
         for row in lines:
             if row and len(row) != expected:

@@ -32,7 +32,7 @@ def draw(points: Array, triangles: Array, focal: float, size: int) -> Array:
         # inverse depth at integer pixels
         value = plane[face, 0] * x + plane[face, 1] * y + plane[face, 2]
         _nearest(y * size + x, face, value, best, owner)
-    grey = np.append(shade(points[triangles]), 0.0)  # the last one is for owner -1
+    grey = np.append(_shade(points[triangles]), 0.0)  # the last one is for owner -1
     image: Array = grey[owner].reshape(size, size)
     return image
 
@@ -113,7 +113,7 @@ def _nearest(pixel: Array, face: Array, value: Array, best: Array, owner: Array)
     best[pixel[wins]], owner[pixel[wins]] = value[wins], face[wins]
 
 
-def shade(corners: Array) -> Array:
+def _shade(corners: Array) -> Array:
     """(F, 3, 3) camera coordinates of the corners -> (F,) grey."""
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-12)

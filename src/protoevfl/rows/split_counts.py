@@ -127,7 +127,7 @@ def pool_rows(spec: SplitSpec, left: Array) -> tuple[int, list[str]]:
     return fits, [f"note: {spec.parties} pools of {default:,} rows do not fit; {fits:,} rows each"]
 
 
-def wanted_shares(spec: SplitSpec, pool: int, left: Array, seed: int) -> Array:
+def _wanted_shares(spec: SplitSpec, pool: int, left: Array, seed: int) -> Array:
     """(M, Z) class shares of the requested profile."""
     given = spec.gammas if spec.gammas else GAMMAS.get(spec.dataset, (10.0,))
     if min(given) < 1:
@@ -140,7 +140,7 @@ def wanted_shares(spec: SplitSpec, pool: int, left: Array, seed: int) -> Array:
 
 def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Array, list[str]]:
     """(M, Z) pool rows of each class (rule 2), and a note where the profile had to give way."""
-    wanted = wanted_shares(spec, pool, left, seed)
+    wanted = _wanted_shares(spec, pool, left, seed)
     counts = profiles.nearest_counts(wanted, pool, left)
     need = np.ceil(pool * wanted.sum(axis=0) - 1e-9).astype(np.int64)  # (Z,)
     short = [f"class {z} has {left[z]:,} of {need[z]:,}" for z in np.flatnonzero(need > left)]
@@ -148,7 +148,7 @@ def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Arr
         return counts, []
     text, fits = (
         f"rows left for the profile: {', '.join(short)}",
-        exact_pool(spec, pool, left, seed),
+        _exact_pool(spec, pool, left, seed),
     )
     possible = fits >= len(left)  # a pool has a row of each class
     if spec.exact:
@@ -167,10 +167,10 @@ def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Arr
     return counts, [f"note: profile adapted, {text}; {met}"]
 
 
-def exact_pool(spec: SplitSpec, pool: int, left: Array, seed: int) -> int:
+def _exact_pool(spec: SplitSpec, pool: int, left: Array, seed: int) -> int:
     """A number of pool rows, not above `pool`, for which the profile is met exactly."""
     while pool > 0:
-        need = pool * wanted_shares(spec, pool, left, seed).sum(axis=0)
+        need = pool * _wanted_shares(spec, pool, left, seed).sum(axis=0)
         if (np.ceil(need - 1e-9) <= left).all():
             break
         pool = min(pool - 1, int((left / need).min() * pool))

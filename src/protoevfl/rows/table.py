@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.rows.dataset import Dataset
+from protoevfl.rows.dataset import Dataset, party_views
+from protoevfl.rows.encoders import encode_rows, fit_encoder
 from protoevfl.rows.feature_codes import FeatureSpec
 from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.frames import Frame
 from protoevfl.rows.splits import Split
-from protoevfl.rows.views import party_views
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,12 @@ def _party_table(dataset: Dataset, split: Split, party: int, views: list[int]) -
 def encode_columns(table: Any, fit_rows: Tensor) -> tuple[Tensor, TableEncoder]:
     """All rows of a pyarrow Table as features (n, D), and the encoder, which learnt from `fit_rows`
     only."""
-    keep = np.zeros(table.num_rows, np.bool_)
+    frame = Frame("the table", table)
+    keep = np.zeros(frame.rows, np.bool_)
     keep[fit_rows.numpy()] = True
-    encoder = TableEncoder.fit(table, FeatureSpec(tuple(table.column_names)), "the table", keep)
-    return torch.from_numpy(encoder.transform(table)), encoder
+    encoder = fit_encoder(frame, FeatureSpec(frame.columns), None, keep)
+    assert isinstance(encoder, TableEncoder)
+    return encode_rows(encoder, frame), encoder
 
 
 def labels_of(dataset: Dataset, split: Split) -> Labels:

@@ -5,7 +5,7 @@ import json
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.measure import Store, measure
 from protoevfl.reproduction.pages import figures
-from protoevfl.reproduction.pages.figures import overview
+from protoevfl.reproduction.pages.figures import _overview
 from tests.reproduction import fake
 
 
@@ -34,7 +34,7 @@ def test_every_cell_and_every_number_of_the_paper_is_drawn_once() -> None:
     for name in ("parties", "rare_classes", "noise_prototypes"):
         experiment = EXPERIMENTS[name]
         measured = measure(experiment, Store(fake.records(experiment.cells)))
-        (picture,) = overview(experiment, measured)
+        (picture,) = _overview(experiment, measured)
         marks = [line for ax in picture.figure.axes for line in ax.lines if len(line.get_xdata())]
         hollow = [line for line in marks if line.get_markerfacecolor() == "none"]
         samples = [item.samples["accuracy"] for item in measured]
@@ -49,7 +49,7 @@ def test_few_data_sets_have_a_panel_each_many_classes_share_one() -> None:
     panels = {}
     for name in ("parties", "rare_classes"):
         experiment = EXPERIMENTS[name]
-        (picture,) = overview(
+        (picture,) = _overview(
             experiment, measure(experiment, Store(fake.records(experiment.cells)))
         )
         panels[name] = len(picture.figure.axes)
@@ -57,4 +57,4 @@ def test_few_data_sets_have_a_panel_each_many_classes_share_one() -> None:
 
 
 def test_nothing_measured_is_nothing_drawn() -> None:
-    assert overview(EXPERIMENTS["parties"], measure(EXPERIMENTS["parties"], Store([]))) == []
+    assert _overview(EXPERIMENTS["parties"], measure(EXPERIMENTS["parties"], Store([]))) == []

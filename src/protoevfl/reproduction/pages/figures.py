@@ -31,7 +31,7 @@ def draw(experiment: Experiment, store: Store, quick: bool = False) -> list[Pict
     drawn: list[Picture] = []
     for name in experiment.figures:
         if name == "overview":
-            drawn += overview(experiment, measure(experiment, store, quick))
+            drawn += _overview(experiment, measure(experiment, store, quick))
         else:
             drawn += FIGURES[name](pairs)
     return [replace(p, slug=f"{experiment.name.replace('_', '-')}-{p.slug}") for p in drawn]
@@ -40,7 +40,7 @@ def draw(experiment: Experiment, store: Store, quick: bool = False) -> list[Pict
 MOST_PANELS = 4  # a first row tag with more values than this names lines of one panel
 
 
-def overview(experiment: Experiment, measured: Sequence[Measured]) -> list[Picture]:
+def _overview(experiment: Experiment, measured: Sequence[Measured]) -> list[Picture]:
     """One panel per value of the first row tag, one line per row; columns by colour (first tag) and
     marker (second)."""
     quantity = experiment.quantities[0]

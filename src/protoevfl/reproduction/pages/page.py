@@ -68,7 +68,7 @@ def _config_of(record: Record) -> RunConfig:
     return RunConfig(**known)
 
 
-def grouped(records: Iterable[Record]) -> Pairs:
+def _grouped(records: Iterable[Record]) -> Pairs:
     """Records by configuration, in the order of the file."""
     cells: dict[str, tuple[Cell, dict[Any, Record]]] = {}
     for record in records:
@@ -97,7 +97,7 @@ def build(
         raise UserError(
             "the HTML page needs the package Jinja2: pip install 'Jinja2>=3.1'"
         ) from None
-    pairs, store = grouped(records), Store(records)
+    pairs, store = _grouped(records), Store(records)
     items, quick = _matching(store)
     leads: list[Picture] = []
     experiments = []

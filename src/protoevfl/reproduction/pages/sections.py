@@ -85,7 +85,7 @@ def experiment(item: Experiment, measured: Sequence[Measured]) -> list[Table]:
     rows = [
         [
             *(text(m.tags.get(n, "")) for n in item.rows),
-            *(sample_text(m.samples[q.name], q) for q in quantities),
+            *(_sample_text(m.samples[q.name], q) for q in quantities),
         ]
         for m in shown
     ]
@@ -98,7 +98,7 @@ def _by_columns(item: Experiment, measured: Sequence[Measured], quantity: Quanti
         [
             *map(text, row),
             *(
-                Entry("") if m is None else sample_text(m.samples[quantity.name], quantity)
+                Entry("") if m is None else _sample_text(m.samples[quantity.name], quantity)
                 for m in own
             ),
         ]
@@ -172,7 +172,7 @@ def settings(pairs: Pairs) -> list[tuple[str, str]]:
     return parts
 
 
-def sample_text(sample: Sample, quantity: Quantity) -> Entry:
+def _sample_text(sample: Sample, quantity: Quantity) -> Entry:
     """Ours ± std (n), the paper's number, the difference."""
     shown = number(sample.mean, quantity.digits)
     if sample.std is not None:

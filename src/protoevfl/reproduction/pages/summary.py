@@ -17,7 +17,7 @@ def summary(pairs: Pairs) -> list[str]:
     records = [record for _, seeds in pairs for record in seeds]
     if not records:
         return ["There are no records."]
-    return [_opening(pairs, records), *leaders(pairs), *unseen(pairs)]
+    return [_opening(pairs, records), *_leaders(pairs), *_unseen(pairs)]
 
 
 def _opening(pairs: Pairs, records: Sequence[Record]) -> str:
@@ -32,7 +32,7 @@ def _opening(pairs: Pairs, records: Sequence[Record]) -> str:
     )
 
 
-def leaders(pairs: Pairs) -> list[str]:
+def _leaders(pairs: Pairs) -> list[str]:
     """For each data set, normal setting, fewest aligned rows: who is ahead, by how much, for how
     many bytes."""
     said = []
@@ -73,7 +73,7 @@ def leaders(pairs: Pairs) -> list[str]:
     return said
 
 
-def unseen(pairs: Pairs) -> list[str]:
+def _unseen(pairs: Pairs) -> list[str]:
     """Recall of unseen classes by method, as it is set by default."""
     recalls: dict[str, list[float]] = {}
     for cell, records in pairs:
