@@ -204,16 +204,16 @@ class Dealt:
 
     def take(self, index: Tensor) -> Tensor:
         """The rows at index (G, B) -> (G, B, ...)."""
-        mine, at = self._place(index)
+        held_here, at = self._place(index)
         members = torch.arange(len(self), device=self.device)[:, None]
-        found = self.local[members, at]
-        return _sum(found * mine.view(*mine.shape, *[1] * (found.dim() - 2)))
+        rows = self.local[members, at]
+        return _sum(rows * held_here.view(*held_here.shape, *[1] * (rows.dim() - 2)))
 
     def gather(self, dim: int, index: Tensor) -> Tensor:
         """x[g, index[g, b, f], f] -> (G, B, F), as a tensor's `gather` along rows."""
         assert dim == 1
-        mine, at = self._place(index)
-        return _sum(self.local.gather(1, at) * mine)
+        held_here, at = self._place(index)
+        return _sum(self.local.gather(1, at) * held_here)
 
     def _place(self, index: Tensor) -> tuple[Tensor, Tensor]:
         at = index - self.start

@@ -198,9 +198,9 @@ def train_head(
         )
         start = n
         for extra, shares in zip(extras, edges, strict=True):
-            mine = (index >= start) & (index < start + extra.rows)  # (E, B)
+            drawn = (index >= start) & (index < start + extra.rows)  # (E, B)
             x = torch.where(
-                mine[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x
+                drawn[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x
             )
             start += extra.rows
         t, w = y[index], weight.gather(1, index)

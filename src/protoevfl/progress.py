@@ -118,7 +118,7 @@ def bar(title: str, total: int = 0, visible: bool | None = None) -> Iterator[Ste
     """One bar; gives the function that moves it."""
     with Bars(visible) as bars:
         bars.show(title, 0, total)
-        yield lambda done, of: bars.show(title, done, of or total)
+        yield lambda done, known_total: bars.show(title, done, known_total or total)
 
 
 def _rich_progress() -> Any:

@@ -27,16 +27,9 @@ from protoevfl.methods.own_model import has_own_model
 from protoevfl.observer import SILENT, Observer, Together
 from protoevfl.rows import sources
 from protoevfl.rows.attributes import read_attributes
-from protoevfl.rows.splits import Split, SplitSpec, split_dataset
-from protoevfl.rows.table import (
-    Further,
-    Labels,
-    OwnRows,
-    PartyTable,
-    encode_columns,
-    labels_of,
-    party_tables,
-)
+from protoevfl.rows.split_counts import SplitSpec
+from protoevfl.rows.splits import Split, encode_columns, labels_of, party_tables, split_dataset
+from protoevfl.rows.table import Further, Labels, OwnRows, PartyTable
 from protoevfl.settings.method_choice import CENTRAL, privacy_of
 from protoevfl.settings.presets import build
 
@@ -140,7 +133,7 @@ def prepare(config: RunConfig, seed: int, device: str) -> World:
         rare=labels.rare,
         open_classes=config.open,
     )
-    _tell(owner, config.side, labels)
+    _add_side_information(owner, config.side, labels)
     if config.labels == "all":
         owner.own, owner.further = _every_label(tables, labels, split, device)
     if config.method in CENTRAL:
@@ -170,9 +163,8 @@ def _every_label(
     return own, Further(labels.pools[0][:count].to(device), shared.to(device))
 
 
-def _tell(owner: LabelOwner, side: str, labels: Labels) -> None:
-    """Side information: the first row to be predicted of each unseen class (a simulation knows it),
-    or attributes."""
+def _add_side_information(owner: LabelOwner, side: str, labels: Labels) -> None:
+    """The first row to be predicted of each unseen class (a simulation knows it), or attributes."""
     if side == "example":
         first = {z: (labels.query == z).nonzero() for z in owner.unseen}
         owner.examples = {z: int(rows[0]) for z, rows in first.items() if len(rows)}
@@ -263,10 +255,10 @@ def _measured(
 ) -> list[dict[str, Any]]:
     """Everything that is measured of each run on its query rows."""
     rows = evaluate(federation, worlds, subsets)
-    for r, figures in enumerate(
-        zip(_pseudo_labels(federation, worlds), _joining(federation, worlds), strict=True)
-    ):
-        rows[r] |= figures[0] | figures[1]
+    pseudo_labels = _pseudo_labels(federation, worlds)
+    joining = _joining(federation, worlds)
+    for r in range(len(rows)):
+        rows[r] |= pseudo_labels[r] | joining[r]
         if config.method == "proto_evfl" and worlds[r].owner.head is not None:
             rows[r]["gate"] = _gate_by_class(federation, worlds[r], r)
     return rows
@@ -284,11 +276,11 @@ def evaluate(
                 f"seed {world.seed}: some predicted probabilities are not finite; the training "
                 "diverged"
             )
-    found = [
+    rows = [
         metrics.evaluate(p, w.labels.query, w.labels.unseen)
         for p, w in zip(everyone, worlds, strict=True)
     ]
-    for row, world, p in zip(found, worlds, everyone, strict=True):
+    for row, world, p in zip(rows, worlds, everyone, strict=True):
         guess = p.argmax(1).cpu()
         row["rare_recall"] = _rare(row, world.labels.rare)
         row["matched_unseen"] = metrics.matched_accuracy(
@@ -296,25 +288,25 @@ def evaluate(
         )
         row |= _probability_figures(p.cpu(), world)
         row["confusion"] = metrics.confusion(guess, world.labels.query, p.shape[1]).long().tolist()
-        if (strength := world.owner.memory.get("open_strength")) is not None:
-            row["open_strength"], row["open_fires"] = (
-                float(strength),
-                bool(world.owner.memory["open_fires"]),
-            )
-            row["pool_strength"] = world.owner.memory["strength"].tolist()
+        memory = world.owner.memory
+        if (strength := memory.get("open_strength")) is not None:
+            row["open_strength"] = float(strength)
+            row["open_fires"] = bool(memory["open_fires"])
+            row["pool_strength"] = memory["strength"].tolist()
         if world.owner.open:
             row["phantom_rate"] = float((guess == world.labels.classes).float().mean())
     if subsets:
         sizes = range(1, len(parties) + 1)
-        for row in found:
+        for row in rows:
             row["subsets"] = {}
-        for some in itertools.chain.from_iterable(
+        for subset in itertools.chain.from_iterable(
             itertools.combinations(parties, k) for k in sizes
         ):
-            for row, p, w in zip(found, federation.predict(some), worlds, strict=True):
+            name = "+".join(map(str, subset))
+            for row, p, w in zip(rows, federation.predict(subset), worlds, strict=True):
                 guess = _close(p, w).argmax(1).cpu()
-                row["subsets"]["+".join(map(str, some))] = metrics.accuracy(guess, w.labels.query)
-    return found
+                row["subsets"][name] = metrics.accuracy(guess, w.labels.query)
+    return rows
 
 
 def _probability_figures(p: Tensor, world: World) -> dict[str, Any]:
@@ -372,29 +364,33 @@ def _close(p: Tensor, world: World) -> Tensor:
 def _pseudo_labels(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
     """Simulation only: how well each party names its own pool rows by the prototypes, and priors
     against the truth."""
-    found: list[dict[str, Any]] = [{} for _ in worlds]
+    figures: list[dict[str, Any]] = [{} for _ in worlds]
     guess = getattr(federation.methods[0], "alone", None)
     linear = any("linear" in world.owner.memory for world in worlds)  # no prototypes, no extractors
     if guess is None or linear or federation.parties is None:
-        return found
+        return figures
     for addresses, cohort in federation.parties.members():
         owners = [worlds[r].owner for r, _ in addresses]
-        mu = torch.stack([_told(o, m) for o, (_, m) in zip(owners, addresses, strict=True)])
+        mu = torch.stack(
+            [_prototypes_at(o, m) for o, (_, m) in zip(owners, addresses, strict=True)]
+        )
         shown = torch.stack(
             [o.memory["shown"][m] for o, (_, m) in zip(owners, addresses, strict=True)]
         )
         for (r, m), labels in zip(addresses, guess(cohort, mu, shown).cpu(), strict=True):
             truth, classes = worlds[r].labels.pools[m], worlds[r].labels.classes
-            found[r].setdefault("pseudo_label_accuracy", {})[str(m)] = metrics.accuracy(
-                labels, truth
-            )
+            run_figures = figures[r]
+            by_party = run_figures.setdefault("pseudo_label_accuracy", {})
+            by_party[str(m)] = metrics.accuracy(labels, truth)
             rates = torch.bincount(labels, minlength=classes) / len(labels)
-            found[r].setdefault("priors", {"estimated": [[]] * len(worlds[r].owner.parties)})
-            found[r]["priors"]["estimated"][m] = rates.tolist()
-    return found
+            priors = run_figures.setdefault(
+                "priors", {"estimated": [[]] * len(worlds[r].owner.parties)}
+            )
+            priors["estimated"][m] = rates.tolist()
+    return figures
 
 
-def _told(owner: LabelOwner, party: int) -> Tensor:
+def _prototypes_at(owner: LabelOwner, party: int) -> Tensor:
     """The prototypes (Z, d) a party has: the guard's release where there is one
     (privacy/policy.py)."""
     return owner.memory.get(f"guard.release.{party}", owner.memory["prototypes"][party]).to(

@@ -196,9 +196,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error: unknown option, missing argument
-            said = error.format_message()
+            message = error.format_message()
             # without a message: the help was printed
-            return _fail(f"{said}{_hint(error)}") if said else 2
+            return _fail(f"{message}{_hint(error)}") if message else 2
         log.exception("internal error")
         raise
 

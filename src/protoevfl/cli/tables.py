@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protoevfl.bench.records import mean_std
-
 Record = Mapping[str, Any]
 
 
@@ -74,6 +72,8 @@ def _cell(column: Column, records: Iterable[Record]) -> str:
     values = [v for v in map(column.value, records) if v is not None]
     if not values:
         return "-"
+    from protoevfl.bench.records import mean_std
+
     mean, std = mean_std(values)
     if std is None or column.title in ("bytes", "rounds", "seconds"):
         return column.write(mean)
@@ -128,6 +128,8 @@ def print_table(
 def summary(records: Sequence[Record]) -> dict[str, Any]:
     """The same numbers for machines: {"seeds": [...], "accuracy": {"mean", "std"}, ...}, rates as
     fractions."""
+    from protoevfl.bench.records import mean_std
+
     names = (
         "accuracy",
         "balanced_accuracy",

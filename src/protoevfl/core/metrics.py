@@ -45,8 +45,8 @@ def per_class_recall(predictions: Tensor, labels: Tensor, classes: int) -> list[
 
 def balanced_accuracy(predictions: Tensor, labels: Tensor, classes: int) -> float | None:
     """Mean recall over the classes that occur; None without rows."""
-    found = [r for r in per_class_recall(predictions, labels, classes) if r is not None]
-    return sum(found) / len(found) if found else None
+    recalls = [r for r in per_class_recall(predictions, labels, classes) if r is not None]
+    return sum(recalls) / len(recalls) if recalls else None
 
 
 def macro_f1(predictions: Tensor, labels: Tensor, classes: int) -> float | None:

@@ -3,12 +3,14 @@
 A class nobody labelled is absent from the aligned rows by definition, so its pool rows lie where
 aligned rows are rare.
 
-    d_i   mean cosine distance of pool row i to its 3 nearest aligned rows S_i   mean of d over row
-    i and its k nearest pool rows;  A_j  the same for aligned row j, j itself left out both  minus
-    the (shrunk) mean of A in the row's group, standardised by A, plus the same of a cross-fitted
-    logistic
-          score "pool or aligned?"; groups are clusters of the pool
-    w_i   = sigmoid(2 (S_i - 3))    membership: beyond 3 standard deviations of A; no share of the pool is guessed
+    d_i   mean cosine distance of pool row i to its 3 nearest aligned rows
+    S_i   mean of d over row i and its k nearest pool rows
+    A_j   the same for aligned row j, j itself left out
+    both  minus the (shrunk) mean of A in the row's group, standardised by A, plus the same of a
+          cross-fitted logistic score "pool or aligned?"; groups are clusters of the pool
+    w_i   = sigmoid(2 (S_i - 3))    membership: beyond 3 standard deviations of A
+
+No share of the pool is guessed.
 
 All tensors carry leading group axes (G, ...); f are embeddings (G, n, d).
 """
@@ -33,15 +35,15 @@ class Novelty:
     aligned: Tensor
 
 
-def _neighbours(x: Tensor, of: Tensor, k: int, itself: bool, chunk: int = 512) -> Tensor:
-    """Indices (G, n, k) of the k rows of `of` (G, m, d) most similar to each row of x (G, n, d),
+def _neighbours(x: Tensor, among: Tensor, k: int, itself: bool, chunk: int = 512) -> Tensor:
+    """Indices (G, n, k) of the k rows of `among` (G, m, d) most similar to each row of x (G, n, d),
     both unit.
 
     With `itself` off the best match, the row itself, is left out.
     """
     skip = 0 if itself else 1
     parts = [
-        (x[:, i : i + chunk] @ of.mT).topk(k + skip, dim=-1).indices[..., skip:]
+        (x[:, i : i + chunk] @ among.mT).topk(k + skip, dim=-1).indices[..., skip:]
         for i in range(0, x.shape[1], chunk)
     ]
     return torch.cat(parts, 1)
@@ -180,20 +182,20 @@ def novelty(
     return Novelty(*_standardise(s + s2, a + a2))
 
 
-def strength(found: Novelty) -> Tensor:
+def strength(scores: Novelty) -> Tensor:
     """How clearly something is uncovered (G,): the 95 % quantile of S, in standard deviations of A.
 
-    With nothing unseen it was 2.5 +- 0.4 a party, with a frequent unseen class 4 to 8
-    (docs/methods/proto_evfl.md).
+    With nothing unseen it was 2.5 +- 0.4 per party, with a frequent unseen class 4 to 8
+    (docs/notes/unseen-classes.md).
     """
-    return found.pool.quantile(0.95, dim=1)
+    return scores.pool.quantile(0.95, dim=1)
 
 
-def members(found: Novelty, at: Tensor | float = 3.0) -> Tensor:
+def members(scores: Novelty, at: Tensor | float = 3.0) -> Tensor:
     """Soft membership (G, n) of the uncovered part: beyond `at` standard deviations of the aligned
     rows' scores."""
     bar = at[:, None] if isinstance(at, Tensor) else at
-    return torch.sigmoid(2 * (found.pool - bar))
+    return torch.sigmoid(2 * (scores.pool - bar))
 
 
 def mixture(

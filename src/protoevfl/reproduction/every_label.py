@@ -19,15 +19,15 @@ GAIN = Quantity("gain over alone", percent("gain.difference"), "points")
 
 
 def _cells(dataset: str) -> list[Cell]:
-    made = [cell(dataset, method, labels="all", priority=1) for method in (*OURS, *BASELINES)]
-    made.append(
+    cells = [cell(dataset, method, labels="all", priority=1) for method in (*OURS, *BASELINES)]
+    cells.append(
         cell(dataset, "local", labels="all", priority=1, overrides=OWN_MODEL).tagged(
             method="local own_model"
         )
     )
     if dataset in TABLES:
-        made += [cell(dataset, method, priority=1) for method in SHARED_ROWS_ONLY]
-    return made
+        cells += [cell(dataset, method, priority=1) for method in SHARED_ROWS_ONLY]
+    return cells
 
 
 _labels = [made for dataset in (*IMAGES, *TABLES) for made in _cells(dataset)]

@@ -171,14 +171,14 @@ def _explained(path: Path) -> Iterator[None]:
 def _explain(path: Path, text: str) -> None:
     # first, because the value it shows may hold the words below; text fails only where it is not
     # UTF-8
-    if found := re.match(r"In CSV column #(\d+):.*? conversion error to (?!string)", text):
-        raise _TooNarrowError(int(found[1]))
+    if match := re.match(r"In CSV column #(\d+):.*? conversion error to (?!string)", text):
+        raise _TooNarrowError(int(match[1]))
     if "Empty CSV" in text:
         raise UserError(f"{path.name} is empty; it needs a header line and rows") from None
     if "UTF8" in text or "codec" in text or "utf-8" in text:
         _not_utf8(path, "a value")
-    if found := re.search(r"Expected (\d+) columns, got (\d+)", text):
-        raise UserError(_ragged(path, int(found[1]), int(found[2]))) from None
+    if match := re.search(r"Expected (\d+) columns, got (\d+)", text):
+        raise UserError(_ragged(path, int(match[1]), int(match[2]))) from None
     if "straddling" in text:
         raise UserError(
             f"{path.name}: a row is longer than {BLOCK >> 20} MB; is a quote not closed?"
@@ -186,19 +186,19 @@ def _explain(path: Path, text: str) -> None:
     raise UserError(f"{path.name} cannot be read as CSV: {text.splitlines()[0]}") from None
 
 
-def _ragged(path: Path, expected: int, got: int) -> str:
+def _ragged(path: Path, expected: int, values: int) -> str:
     with _bytes(path) as source:
         lines = csv.reader(
             io.TextIOWrapper(source, errors="replace", newline=""), delimiter=_delimiter(path)
         )
         for row in lines:
             if row and len(row) != expected:
-                line, got = lines.line_num, len(row)
+                line, values = lines.line_num, len(row)
                 return (
-                    f"{path.name}: line {line} has {got} values, the header {expected}; mend that "
+                    f"{path.name}: line {line} has {values} values, the header {expected}; mend that "
                     "line"
                 )
-    return f"{path.name}: a line has {got} values, the header {expected}; mend that line"
+    return f"{path.name}: a line has {values} values, the header {expected}; mend that line"
 
 
 def _not_utf8(path: Path, what: str) -> None:

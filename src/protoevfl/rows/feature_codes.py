@@ -226,8 +226,8 @@ class Survey:
 
 
 def _count(counts: Counter[str | None], texts: Any) -> None:
-    found = texts.value_counts()
-    for value, n in zip(found.field("values").to_pylist(), found.field("counts").to_pylist()):
+    counted = texts.value_counts()
+    for value, n in zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist()):
         counts[value] += n
 
 

@@ -73,9 +73,9 @@ def find(file: str, root: str | Path | None = None) -> Path | None:
 
 def obtain(remote: Remote, root: str | Path | None = None) -> Path:
     """The path of a file, downloaded into the user cache when no place has it."""
-    found = find(remote.file, root)
-    if found is not None:
-        return found
+    path = find(remote.file, root)
+    if path is not None:
+        return path
     tried = []
     for url in remote.urls:
         try:
@@ -110,12 +110,12 @@ def _download(url: str, title: str) -> bytes:
         size = int(reply.headers.get("Content-Length") or 0)
         task = bar.add_task(title, total=size or None)
         chunks: list[bytes] = []
-        got = 0
+        size_so_far = 0
         while chunk := reply.read(1 << 18):
             chunks.append(chunk)
-            got += len(chunk)
+            size_so_far += len(chunk)
             bar.update(task, advance=len(chunk))
-            if got > LARGEST:
+            if size_so_far > LARGEST:
                 raise ValueError("larger than any data set here")
     return b"".join(chunks)
 
@@ -123,9 +123,11 @@ def _download(url: str, title: str) -> bytes:
 def _store(remote: Remote, packed: bytes) -> Path:
     """Checks what came and puts it into the user cache, complete or not at all."""
     content = remote.unpack(packed)
-    got = hashlib.sha256(content).hexdigest()
-    if got != remote.sha256:
-        raise ValueError(f"its content has sha256 {got[:12]}..., expected {remote.sha256[:12]}...")
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != remote.sha256:
+        raise ValueError(
+            f"its content has sha256 {digest[:12]}..., expected {remote.sha256[:12]}..."
+        )
     target = cache_dir() / remote.file
     write_whole(target, gzip.compress(content, compresslevel=6, mtime=0))
     return target

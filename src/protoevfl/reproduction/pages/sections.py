@@ -114,7 +114,9 @@ def verdicts(store: Store, quick: bool) -> Table | None:
     if all(verdict in (claims.MISSING, claims.UNTESTABLE) for _, verdict, _ in judged):
         return None
     rows = [
-        [text(c.text, True), text(verdict), text(said, True)] for c, verdict, said in judged if said
+        [text(c.text, True), text(verdict), text(measured, True)]
+        for c, verdict, measured in judged
+        if measured
     ]
     return Table("claims-table", ("claim", "verdict", "measured"), rows)
 

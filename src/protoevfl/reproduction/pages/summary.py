@@ -35,7 +35,7 @@ def _opening(pairs: Pairs, records: Sequence[Record]) -> str:
 def _leaders(pairs: Pairs) -> list[str]:
     """For each data set, normal setting, fewest aligned rows: who is ahead, by how much, for how
     many bytes."""
-    said = []
+    lines = []
     for dataset in _names(pairs, "dataset"):
         here = [
             (c, r)
@@ -69,8 +69,8 @@ def _leaders(pairs: Pairs) -> list[str]:
             line += (
                 f" (balanced accuracy {100 * float(balanced):.1f} %; a constant answer has 50 %)"
             )
-        said.append(line + ".")
-    return said
+        lines.append(line + ".")
+    return lines
 
 
 def _unseen(pairs: Pairs) -> list[str]:
