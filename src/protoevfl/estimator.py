@@ -30,9 +30,9 @@ from protoevfl.errors import UserError
 from protoevfl.observer import for_a_fit
 from protoevfl.pipeline.train import Trained, train
 from protoevfl.rows.encoders import Encoder, ImageEncoder
-from protoevfl.rows.frames import Parties, row_count
+from protoevfl.rows.frames import Parties, row_count, same_rows
 from protoevfl.rows.ids import IdRules
-from protoevfl.rows.in_memory import encode, encode_labels, named, own_rows, prepare, same_rows
+from protoevfl.rows.in_memory import encode, encode_labels, named, own_rows, prepare
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.config import LabelConfig
 from protoevfl.settings.method_choice import choose_method, kind_of, method_facts, privacy_of

@@ -58,7 +58,7 @@ def test_weights_of_one_give_the_plain_measures_with_ties() -> None:
     p = (p * 20).round() / 20
     ones = torch.ones(1, 300, dtype=torch.float64)
     assert float(decisions.weighted_auc(p, y, ones)) == pytest.approx(metrics.auc(p[:, 1], y))
-    assert float(decisions.weighted_accuracy(p, y, ones)) == pytest.approx(
+    assert float(decisions._weighted_accuracy(p, y, ones)) == pytest.approx(
         metrics.accuracy(p.argmax(1), y)
     )
 

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from protoevfl.errors import UserError
-from protoevfl.rows.in_memory import encode, encode_labels, named, prepare, same_rows
+from protoevfl.rows.frames import same_rows
+from protoevfl.rows.in_memory import encode, encode_labels, named, prepare
 
 BANK = pa.table({"age": [20, 30, 40, 50], "city": ["a", "b", "a", "b"]})
 SHOP = pa.table({"spent": [1.0, 2.0, 3.0, 4.0]})

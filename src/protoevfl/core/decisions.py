@@ -68,7 +68,7 @@ def balanced_choice(probabilities: Tensor, rates: Tensor) -> Tensor:
     return (probabilities / rates.to(probabilities).clamp(min=float(least))).argmax(1)
 
 
-def weighted_accuracy(probabilities: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+def _weighted_accuracy(probabilities: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """Accuracy (R,) of rows that count `weights` (R, N) times."""
     right = (probabilities.argmax(1) == labels).to(weights)
     return weights @ right / weights.sum(1)
@@ -88,7 +88,7 @@ def gain(joint: Tensor, alone: Tensor, labels: Tensor, seed: int = 0) -> dict[st
     """AUC (two classes, else accuracy) of `joint` minus that of `alone` (N, Z), and its 95 %
     interval."""
     name = "auc" if joint.shape[1] == 2 and len(torch.unique(labels)) == 2 else "accuracy"
-    measure: Measure = weighted_auc if name == "auc" else weighted_accuracy
+    measure: Measure = weighted_auc if name == "auc" else _weighted_accuracy
     joint, alone, labels = (tensor.detach().cpu() for tensor in (joint, alone, labels))
 
     def difference(weights: Tensor) -> Tensor:

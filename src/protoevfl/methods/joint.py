@@ -13,7 +13,7 @@ gate     score test: do the others' directions x explain what the own model gets
          rho = 1 where P(Q drawn >= Q) <= .05, falling to 0 at .1;  logits = own + rho (joint - own)
          and 0 where cross-validation shows no gain: there the own model answers, unchanged
 rates    the shared rows are few, the own model's labels many: class shifts make the mean probabilities of the shared
-         rows equal to the own model's, unless the class counts contradict it by over two standard
+         rows equal to the own model's, unless the class counts contradict it by over three standard
          errors
 
 Without an own model s_z are the log class rates of the shared rows, and the gate compares with
@@ -266,14 +266,15 @@ def class_shift(logits: Floats, rates: Floats) -> Floats:
 
 
 def _own_shift(own: Floats, labels: NDArray[np.int64]) -> Floats:
-    """The own model's class shift on the shared rows; zero unless their class counts are two
-    standard errors off."""
+    """The own model's class shift on the shared rows; zero unless their class counts are
+    three standard errors off: two are reached by chance in one run of twenty, and such a shift
+    puts the mean probabilities of all rows off."""
     classes = own.shape[1]
     p = softmax(own)
     rows = len(labels)
     seen = np.bincount(labels, minlength=classes) / rows
     error = np.sqrt((p * (1 - p)).sum(0)) / rows
-    bound = 2 * error * (1 if classes == 2 else 1.3)
+    bound = 3 * error * (1 if classes == 2 else 1.3)
     if (np.abs(seen - p.mean(0)) <= bound).all():
         return np.zeros(classes)
     return class_shift(own, (rows * seen + 0.5) / (rows + 0.5 * classes))

@@ -1,6 +1,6 @@
 """Tables in memory as what training needs: names, class numbers, encoders, party tables."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.rows.encoders import Encoder, ImageEncoder, stacked
+from protoevfl.rows.encoders import Encoder, ImageEncoder, ImageSpec, encode_rows, fit_encoder
 from protoevfl.rows.feature_codes import FeatureSpec
 from protoevfl.rows.features import TableEncoder
-from protoevfl.rows.frames import Parties, as_images, as_table, row_count, take
+from protoevfl.rows.frames import PIXELS, Frame, Parties, take
 from protoevfl.rows.table import OwnRows, PartyTable
-
-PIXELS = "pixels"  # the name of the column that an array of images stands for
 
 
 def named(parties: Any, least: int = 2) -> dict[str, Any]:
@@ -26,20 +24,10 @@ def named(parties: Any, least: int = 2) -> dict[str, Any]:
         parties = {f"party_{m}": table for m, table in enumerate(parties)}
     if not isinstance(parties, Mapping):
         raise UserError("give the parties as {name: table}, a list of tables, or Parties(...)")
-    found = {str(name): table for name, table in parties.items() if table is not None}
-    if len(found) < least:
-        raise UserError(f"{least} or more parties are needed, {len(found)} given")
-    return found
-
-
-def same_rows(tables: Mapping[str, Any]) -> int:
-    counts = {name: row_count(table) for name, table in tables.items()}
-    if len(set(counts.values())) > 1:
-        raise UserError(
-            "the parties' tables must have the same rows in the same order; their numbers are "
-            f"{counts}"
-        )
-    return next(iter(counts.values()))
+    tables = {str(name): table for name, table in parties.items() if table is not None}
+    if len(tables) < least:
+        raise UserError(f"{least} or more parties are needed, {len(tables)} given")
+    return tables
 
 
 def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -66,12 +54,20 @@ def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[An
 def prepare(
     name: str, table: Any, pool: Any, known: NDArray[np.int64], unknown: NDArray[np.int64]
 ) -> tuple[Encoder, PartyTable]:
-    """The encoder, fitted on all the party's rows, and its table."""
-    parts = [take(table, known), take(table, unknown), *([] if pool is None else [pool])]
-    encoder = _fit(name, parts)
-    rows = [encode(encoder, part, name) for part in parts if row_count(part)]
-    aligned, others = rows[0], rows[1:]
-    own = torch.cat(others) if others else aligned
+    """The encoder, fitted on all the party's rows, and its table.
+
+    known      rows that have a label
+    unknown    shared rows without one; with `pool`, the party's further rows, they are its pool
+    """
+    frame = Frame(name, take(table, known), take(table, unknown), *([] if pool is None else [pool]))
+    for part in frame.tables:
+        if missing := [c for c in frame.columns if c not in part.column_names]:
+            raise UserError(f"{name}: the pool has no column '{missing[0]}'")
+    image = None if frame.shape is None else ImageSpec(PIXELS, frame.shape)
+    encoder = fit_encoder(frame, FeatureSpec(frame.columns), image)
+    rows = encode_rows(encoder, frame)
+    aligned, others = rows[: len(known)], rows[len(known) :]
+    own = others if len(others) else aligned
     numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
     return encoder, PartyTable(name, own, aligned, aligned[:0], encoder.spans, numbers)
 
@@ -95,35 +91,12 @@ def own_rows(
     return OwnRows(rows, torch.from_numpy(known), active.query, len(active.aligned))
 
 
-def _fit(name: str, parts: Sequence[Any]) -> Encoder:
-    if (images := as_images(parts[0])) is not None:
-        others = [found for part in parts if (found := as_images(part)) is not None and len(found)]
-        low, high = (0.0, 1.0) if images.dtype == np.uint8 else _range(others)
-        return ImageEncoder(PIXELS, images.shape[1:], low, high)
-    tables = [as_table(part, name) for part in parts]
-    spec = FeatureSpec(tuple(tables[0].column_names))
-    return TableEncoder.fit(iter(_batches(tables, name)), spec, name)
-
-
-def _range(images: Sequence[NDArray[Any]]) -> tuple[float, float]:
-    return min(0.0, *(float(x.min()) for x in images)), max(1.0, *(float(x.max()) for x in images))
-
-
-def _batches(tables: Sequence[Any], name: str) -> Iterator[Any]:
-    for table in tables:
-        if missing := [c for c in tables[0].column_names if c not in table.column_names]:
-            raise UserError(f"{name}: the pool has no column '{missing[0]}'")
-        if table.num_rows:
-            yield table.select(tables[0].column_names)
-
-
 def encode(encoder: Encoder, table: Any, name: str) -> Tensor:
+    """New rows of a party."""
+    frame = Frame(name, table)
     if isinstance(encoder, ImageEncoder):
-        images = as_images(table)
-        if images is None or images.shape[1:] != encoder.shape:
+        if frame.shape != encoder.shape:
             raise UserError(f"{name}: images of the shape {encoder.shape} are expected")
-        return torch.from_numpy(encoder.pixels(images))
-    found = as_table(table, name)
-    if missing := [c for c in encoder.columns if c not in found.column_names]:
+    elif missing := [c for c in encoder.columns if c not in frame.columns]:
         raise UserError(f"{name} has no column '{missing[0]}'; the model was fitted with it")
-    return stacked(encoder, [found.select(encoder.columns)], found.num_rows, name)
+    return encode_rows(encoder, frame)

@@ -76,8 +76,7 @@ class PartyConfig(FileConfig):
         if self.image and not _is_shape(self.image.shape):
             raise UserError(
                 f"party '{self.name}' image: shape must be [height, width] or [channels, height, "
-                "width], "
-                f"not {list(self.image.shape)}"
+                f"width], not {list(self.image.shape)}"
             )
 
 
@@ -191,10 +190,10 @@ def load(path: Path | str) -> Config:
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path} does not exist; `protoevfl init` writes one to fill in")
-    return parse(read_toml(path), path)
+    return _parse(read_toml(path), path)
 
 
-def parse(values: Mapping[str, Any], path: Path) -> Config:
+def _parse(values: Mapping[str, Any], path: Path) -> Config:
     """The same from a dictionary; `path` is the file that relative paths start from."""
     if values.get("version", VERSION) != VERSION:
         raise UserError(
