@@ -30,6 +30,7 @@ from protoevfl.federation.party import Party
 from protoevfl.messages import (
     Describe,
     Embed,
+    Embeddings,
     Learn,
     Learned,
     Message,
@@ -117,6 +118,7 @@ def widened(*lines: str) -> str:
 
 # ------------------------------------------------------------ D1: columns rebuilt from embeddings
 
+QUICK = {"warm.epochs": 5, "warm.batch": 256}
 UNTRAINED = {"warm.epochs": 0, "rounds.count": 0}
 PRETENDED = {"epsilon": 0.1, "prototype_noise": 0.0, "class_noise": 0.0}
 
@@ -145,6 +147,19 @@ def test_d1_what_the_active_party_knows_does_not_give_it_the_network(tmp_path: P
     assert float(r_squared(inverted(guessed, f, truth.aligned), truth.aligned).max()) < 0.5
 
 
+def test_d1_a_network_that_has_learnt_nothing_is_not_shown_whatever_is_asked_first(
+    tmp_path: Path,
+) -> None:
+    attack = Attack(tmp_path, job(settings=QUICK)).aligned()
+    fresh = attack.shop._learning().party.net.state_dict()
+    assert isinstance(attack.ask(Embed("aligned")), Embeddings)
+    learnt = attack.host.party.state()
+    assert not torch.equal(learnt["net.fc1.weight"], fresh["fc1.weight"])
+    again = attack.ask(Embed("aligned"))
+    assert isinstance(again, Embeddings)
+    assert torch.equal(attack.host.party.state()["net.fc1.weight"], learnt["net.fc1.weight"])
+
+
 def inverted(net: torch.nn.Module, f: Tensor, like: Tensor) -> Tensor:
     """Rows that this network maps to the embeddings f (N, d)."""
     net.eval()
@@ -167,8 +182,6 @@ def r_squared(found: Tensor, truth: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------ D2: asked again and again
-
-QUICK = {"warm.epochs": 5, "warm.batch": 256}
 
 
 def test_d2_a_party_stops_answering_over_rounds_restarts_and_run_names(tmp_path: Path) -> None:
