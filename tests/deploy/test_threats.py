@@ -143,8 +143,9 @@ def test_d1_what_the_active_party_knows_does_not_give_it_the_network(tmp_path: P
     truth = attack.shop.part().table
     true_net = attack.host.party.party.net  # type: ignore[attr-defined]
     guessed = Party(attack.shop.method(), truth, party_key(attack.spec.seed, 1)).net
-    assert float(r_squared(inverted(true_net, f, truth.aligned), truth.aligned).min()) > 0.99
-    assert float(r_squared(inverted(guessed, f, truth.aligned), truth.aligned).max()) < 0.5
+    some = truth.aligned[:20]
+    assert float(r_squared(inverted(true_net, f[:20], some), some).min()) > 0.99
+    assert float(r_squared(inverted(guessed, f[:20], some), some).max()) < 0.5
 
 
 def test_d1_a_network_that_has_learnt_nothing_is_not_shown_whatever_is_asked_first(
@@ -164,7 +165,7 @@ def inverted(net: torch.nn.Module, f: Tensor, like: Tensor) -> Tensor:
     """Rows that this network maps to the embeddings f (N, d)."""
     net.eval()
     x = torch.zeros(1, *like.shape, requires_grad=True)
-    optimizer = torch.optim.LBFGS([x], max_iter=300, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS([x], max_iter=150, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimizer.zero_grad()
@@ -271,8 +272,10 @@ def test_d5_guessed_ids_are_answered_up_to_the_limit_and_no_further(tmp_path: Pa
 
 
 def test_with_require_privacy_all_that_leaves_is_clipped_noisy_and_on_account(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # the closed form is enough here, and quicker
+    monkeypatch.setattr("protoevfl.privacy.ledger.by_dp_accounting", lambda mus, delta: None)
     strict = TEMPLATE.format(active="bank").replace(
         "require_privacy = false", "require_privacy = true"
     )
