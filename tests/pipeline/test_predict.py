@@ -34,6 +34,17 @@ def test_all_parties(run: Run, new: dict[str, Path]) -> None:
     assert torch.allclose(found.probabilities.sum(1), torch.ones(len(right)), atol=1e-5)
 
 
+def test_the_rule_of_the_run_names_the_classes(run: Run, new: dict[str, Path]) -> None:
+    assert run.owner is not None
+    likeliest = predict(run, new)
+    careful = replace(run, owner=replace(run.owner, decision={1: 0.1}))
+    named = predict(careful, new)
+    assert torch.equal(named.probabilities, likeliest.probabilities)
+    yes = [name == "yes" for name in named.table()["class"].to_pylist()]
+    assert yes == (likeliest.probabilities[:, 1].double() >= 0.1).tolist()
+    assert sum(yes) > likeliest.table()["class"].to_pylist().count("yes")
+
+
 def test_a_missing_party_only_takes_itself_away(run: Run, new: dict[str, Path]) -> None:
     some = predict(run, {"insurer": new["insurer"], "bank": new["bank"]})
     assert set(some.contributors()) == {"bank+insurer"}

@@ -204,8 +204,8 @@ def _train(own: "Local", engine: Lead, observer: Observer) -> int:
     world = side.world
     trained = train_federation(_federation(own, engine), own.privacy, observer)
     facts = {"device": "cpu", "notes": world.notes, "class_rows": class_rows(world)}
-    column = own.file.label.column
-    owner = trained.stored_owner(own.spec.parties, world.classes, column, world.test_labels, facts)
+    label = own.file.label
+    owner = trained.stored_owner(own.spec.parties, world.classes, label, world.test_labels, facts)
     observer.report(Report("prediction"))
     if len(side.rows.asked):
         own.write_predictions(side.predictions(owner, trained.query, world.parties[0].table.query))

@@ -153,11 +153,11 @@ class Active:
                 "ids"
             )
         label = f"{self.name}: answers of {party}"
-        mine = table(
+        own_points = table(
             self._curve.reencrypt(inverse(self._keys[party]), points, _named(progress, label))
         )
-        place = _find(self._setups[party], mine)  # (own ids,), in the order sent
-        self._places[party] = np.full(len(mine), -1, np.int64)
+        place = _find(self._setups[party], own_points)  # (own ids,), in the order sent
+        self._places[party] = np.full(len(own_points), -1, np.int64)
         self._places[party][self._sent[party]] = place
         return int((place >= 0).sum())
 
