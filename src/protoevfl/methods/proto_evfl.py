@@ -72,7 +72,7 @@ class ProtoEVFL:
     own: OwnModelSettings = field(default_factory=OwnModelSettings)
     layers: tuple[str, ...] = ("output",)  # which representations are sent
     columns: str = "open"  # how much a party sends of a shared row: open, few or sealed
-    few: int = 2  # numbers per row and party at the level "few"
+    few: int = 1  # numbers per row and party at the level "few"
     width: int = 84  # of an extractor's output
     norm: bool = True  # batch-norm in the extractor
     table: str = "skip"  # extractor of tables: skip or mlp5

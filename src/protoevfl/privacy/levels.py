@@ -20,6 +20,7 @@ LEVELS = {
     "few": "a few rounded numbers per shared row: part of the columns can be rebuilt from them",
     "sealed": "one score per class and shared row, made under encryption",
 }
+MEASURED = ("open", "few")  # levels at which a company can measure by itself what it gives away
 STEP = 0.5  # to which numbers are rounded, in spreads of the first component
 SAMPLE = 20_000  # rows that components are learnt from
 
