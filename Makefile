@@ -43,7 +43,7 @@ test-cpus: install
 	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE $(TRAINS)
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=AVX2 OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(TRAINS)
 
-# Time and memory on this machine; the results with their machine are in docs/performance.md.
+# Time and memory on this machine; docs/performance.md and docs/notes/speed.md have what was measured.
 bench: install
 	$(BIN)/python benchmarks/run.py
 

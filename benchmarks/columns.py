@@ -11,7 +11,7 @@ is beside them throughout.
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def blurred(numbers: Tensor, noise: float, step: float, draw: torch.Generator) -
     return (noisy / step).round() * step if step else noisy
 
 
-def frontier(path: Path) -> Iterator[dict[str, Any]]:
+def frontier(path: Path, counts: Sequence[int]) -> Iterator[dict[str, Any]]:
     """One record per number of components and blur."""
     config = load(path)
     world: Prepared = prepare(config)
@@ -77,7 +77,7 @@ def frontier(path: Path) -> Iterator[dict[str, Any]]:
     alone = float(roc_auc_score(truth, own_query[:, 1]))
     yield {**place, "count": None, "noise": 0.0, "step": 0.0, "auc": alone, "columns": {}}
     others = world.parties[1:]
-    for count in COUNTS:
+    for count in counts:
         sent = [numbers_sent(part, count) for part in others]
         for noise, step in BLURS:
             draw = torch.Generator().manual_seed(config.seed)
@@ -125,12 +125,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("configs", nargs="*", type=Path)
     parser.add_argument("--out", type=Path, default=Path("columns.jsonl"))
+    parser.add_argument("--counts", type=int, nargs="*", default=COUNTS)
     parser.add_argument("--table", type=Path)
     given = parser.parse_args()
     if given.table:
         print(table(given.table))
     for config_path in given.configs:
-        for entry in frontier(config_path):
+        for entry in frontier(config_path, given.counts):
             print(json.dumps({**entry, "columns": ""}), flush=True)
             with given.out.open("a") as file:
                 file.write(json.dumps(entry) + "\n")

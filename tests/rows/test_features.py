@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protoevfl.errors import UserError
-from protoevfl.rows import feature_survey
+from protoevfl.rows import feature_codes
 from protoevfl.rows.features import FeatureSpec, TableEncoder
 
 
@@ -135,7 +135,7 @@ def test_batches_do_not_matter(size: int, seed: int) -> None:
 
 
 def test_a_sample_stands_for_the_rest_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_survey, "SAMPLE", 2000)
+    monkeypatch.setattr(feature_codes, "SAMPLE", 2000)
     data = mixed(20_000)
     spec = FeatureSpec(tuple(data.column_names))
     one, other = (TableEncoder.fit(iter(data.to_batches(size)), spec) for size in (700, 20_000))

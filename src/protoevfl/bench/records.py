@@ -184,14 +184,14 @@ def stamp() -> dict[str, str]:
     commit = os.environ.get("PROTOEVFL_COMMIT", "")
     if not commit:
         try:
-            said = subprocess.run(
+            answer = subprocess.run(
                 ["git", "rev-parse", "HEAD"],
                 cwd=Path(__file__).parent,
                 capture_output=True,
                 text=True,
                 timeout=10,
             )
-            commit = said.stdout.strip() if said.returncode == 0 else ""
+            commit = answer.stdout.strip() if answer.returncode == 0 else ""
         except (OSError, subprocess.TimeoutExpired):
             commit = ""
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"

@@ -46,8 +46,8 @@ def directions(f: Tensor, ridge: float = RIDGE, most: int = MOST) -> Tensor:
 
 def principal(x: Tensor, most: int = COMPONENTS) -> Tensor:
     """The first principal directions (D, k) of rows x (n, D), orthonormal, k <= most."""
-    found = _largest((x - x.mean(0)).double(), most)[1]
-    return found.to(x.dtype)
+    components = _largest((x - x.mean(0)).double(), most)[1]
+    return components.to(x.dtype)
 
 
 def _largest(x: Tensor, most: int) -> tuple[Tensor, Tensor]:

@@ -20,9 +20,9 @@ from protoevfl.privacy.defences.noise import SeededNoise
 from protoevfl.privacy.gives_away import columns_of, gives_away
 from protoevfl.privacy.levels import MEASURED
 from protoevfl.privacy.policy import PartyGuard, PrivacySettings
-from protoevfl.rows.encoders import Encoder, encoded_batches, fit_encoder, stacked
+from protoevfl.rows.encoders import Encoder, encoded_batches, fit_encoder
 from protoevfl.rows.features import TableEncoder
-from protoevfl.rows.files import iter_batches, read_columns
+from protoevfl.rows.files import read_columns
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.config import PartyFile
 from protoevfl.settings.method_choice import method_facts, method_from
@@ -80,6 +80,4 @@ def of_run(party: StoredParty, path: Path) -> Levels:
 
 def first_rows(encoder: Encoder, path: Path) -> Tensor:
     """Up to ROWS encoded rows from the beginning of a file."""
-    batch = next(iter(iter_batches(path, encoder.columns)))
-    few = batch.slice(0, ROWS)
-    return stacked(encoder, [few], few.num_rows, path.name)
+    return next(encoded_batches(encoder, path))[:ROWS]

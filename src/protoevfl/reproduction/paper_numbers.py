@@ -58,7 +58,7 @@ def table(name: str) -> tuple[dict[str, str], ...]:
     return tuple({**IMPLIED.get(name, {}), **row} for row in csv.DictReader(text.splitlines()))
 
 
-def keys(name: str) -> tuple[str, ...]:
+def _keys(name: str) -> tuple[str, ...]:
     """The columns that say which cell a row is."""
     skip = (*NUMBERS, *NOTES, *(("classes",) if name == "imbalance" else ()))
     return tuple(column for column in table(name)[0] if column not in skip)
@@ -66,7 +66,7 @@ def keys(name: str) -> tuple[str, ...]:
 
 @cache
 def _index(name: str) -> dict[tuple[str, ...], dict[str, str]]:
-    return {tuple(row[key] for key in keys(name)): row for row in table(name)}
+    return {tuple(row[key] for key in _keys(name)): row for row in table(name)}
 
 
 def find(name: str | None, tags: Mapping[str, str], column: str | None) -> float | None:
@@ -76,5 +76,5 @@ def find(name: str | None, tags: Mapping[str, str], column: str | None) -> float
     named = {
         key: ALIASES.get(value, value) if key == "method" else value for key, value in tags.items()
     }
-    row = _index(name).get(tuple(named.get(key, "") for key in keys(name)))
+    row = _index(name).get(tuple(named.get(key, "") for key in _keys(name)))
     return float(row[column]) if row and row.get(column) else None

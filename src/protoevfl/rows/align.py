@@ -66,6 +66,10 @@ class Passive:
         self._order = np.argsort(points)
         return wire.encode("setup", self.ids.rules.digest(), points[self._order].tobytes())
 
+    def peer_ids(self, request: bytes) -> int:
+        """How many ids a request asks about."""
+        return wire.count_points(wire.decode(request, "request", self.ids.rules.digest()))
+
     def respond(self, request: bytes, progress: Progress | None = None) -> bytes:
         """Encrypt the active party's points once more; their number is all that this tells."""
         points = wire.decode(request, "request", self.ids.rules.digest())
@@ -149,11 +153,11 @@ class Active:
                 "ids"
             )
         label = f"{self.name}: answers of {party}"
-        mine = table(
+        own_points = table(
             self._curve.reencrypt(inverse(self._keys[party]), points, _named(progress, label))
         )
-        place = _find(self._setups[party], mine)  # (own ids,), in the order sent
-        self._places[party] = np.full(len(mine), -1, np.int64)
+        place = _find(self._setups[party], own_points)  # (own ids,), in the order sent
+        self._places[party] = np.full(len(own_points), -1, np.int64)
         self._places[party][self._sent[party]] = place
         return int((place >= 0).sum())
 

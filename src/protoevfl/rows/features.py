@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from protoevfl.errors import UserError
 from protoevfl.rows.columns import as_numbers, as_texts
-from protoevfl.rows.feature_codes import Category, FeatureSpec, Number, curve
-from protoevfl.rows.feature_survey import Survey
+from protoevfl.rows.feature_codes import Category, FeatureSpec, Number, Survey, curve
 
 VERSION = 1
 CLIP = 10.0  # standard deviations

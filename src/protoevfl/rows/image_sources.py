@@ -32,9 +32,8 @@ FASHION_FILES = tuple(
         sha256=sha256,
         unpack=fetch.gunzip,
         advice="Install the Debian package dataset-fashion-mnist, or put the four *-ubyte.gz files "
-        "of "
-        "https://github.com/zalandoresearch/fashion-mnist into a folder and set PROTOEVFL_DATA to "
-        "it",
+        "of https://github.com/zalandoresearch/fashion-mnist into a folder and set PROTOEVFL_DATA "
+        "to it",
     )
     for file, sha256 in _FASHION_SHA256.items()
 )
@@ -85,8 +84,7 @@ def fashion_mnist(root: str | Path | None) -> Dataset:
 MODELNET_FILE = "modelnet10_12view_32.npz"
 MODELNET_ADVICE = (
     "Unpack ModelNet10.zip of https://modelnet.cs.princeton.edu and run `protoevfl data "
-    "render-modelnet10 DIR`, "
-    "or put the file into a folder and set PROTOEVFL_DATA to it"
+    "render-modelnet10 DIR`, or put the file into a folder and set PROTOEVFL_DATA to it"
 )
 
 

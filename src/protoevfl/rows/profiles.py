@@ -40,7 +40,7 @@ def shares(
         weights = np.array(gammas)[:, None] ** (-ranks / (classes - 1))
     elif profile == "majority":
         weights = np.ones((parties, classes))
-        for m, members in enumerate(majority_classes(gammas, majority, pool, caps, rng)):
+        for m, members in enumerate(_majority_classes(gammas, majority, pool, caps, rng)):
             weights[m, members] = gammas[m]
     else:
         raise UserError(f"unknown imbalance profile '{profile}'; there are {', '.join(PROFILES)}")
@@ -48,12 +48,12 @@ def shares(
     return normalised
 
 
-def majority_classes(
+def _majority_classes(
     gammas: list[float], majority: int, pool: int, caps: Array, rng: np.random.Generator
 ) -> list[list[int]]:
     """The majority classes of each party, see the head of this file.
 
-    >>> majority_classes([4.7, 8.2, 5.2, 3.5], 1, 5000, np.array([18000, 5000]), np.random.default_rng(0))
+    >>> _majority_classes([4.7, 8.2, 5.2, 3.5], 1, 5000, np.array([18000, 5000]), np.random.default_rng(0))
     [[0], [0], [0], [1]]
     """
     parties, classes = len(gammas), len(caps)

@@ -17,8 +17,6 @@ from protoevfl.errors import UserError
 from protoevfl.rows import fetch, image_sources, table_sources
 from protoevfl.rows.dataset import Dataset
 
-__all__ = ["NAMES", "Dataset", "available", "load"]
-
 LOADERS = {
     "fashion_mnist": image_sources.fashion_mnist,
     "modelnet10": image_sources.modelnet10,

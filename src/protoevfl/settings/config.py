@@ -4,12 +4,13 @@
 and says which columns are features. Paths are relative to the configuration file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from protoevfl.core.decisions import RULES, Rule
 from protoevfl.errors import UserError, nearest
 from protoevfl.methods import METHODS
 from protoevfl.privacy.levels import LEVELS
@@ -21,6 +22,7 @@ from protoevfl.validation import (
     NAMES,
     TEXT,
     Between,
+    Decided,
     Listed,
     Matching,
     OneOf,
@@ -35,6 +37,7 @@ FOLDER = Matching(
     "letters, digits, - or _, starting with a letter (it names a folder)",
 )
 BAD_IDS = OneOf(("refuse", "drop"))
+DECISION = Annotated[str | Mapping[str, float], Decided(RULES)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +77,7 @@ class PartyConfig(FileConfig):
         if self.image and not _is_shape(self.image.shape):
             raise UserError(
                 f"party '{self.name}' image: shape must be [height, width] or [channels, height, "
-                "width], "
-                f"not {list(self.image.shape)}"
+                f"width], not {list(self.image.shape)}"
             )
 
 
@@ -84,6 +86,18 @@ class LabelConfig:
     party: TEXT  # the party that knows the answer
     column: TEXT  # text or whole numbers; empty where unknown
     classes: NAMES = ()  # all classes, where some have no labelled row; else those that occur
+    # which class a prediction names: likeliest, balanced (classes as if equally frequent), or
+    # {class = threshold}: that class from this probability on
+    decision: DECISION = "likeliest"
+
+    def rule(self, classes: Sequence[str]) -> Rule:
+        """The decision with class numbers in the place of names."""
+        if isinstance(self.decision, str):
+            return self.decision
+        for name in self.decision:
+            if name not in classes:
+                raise UserError(f"decision: '{name}' is not a class; {nearest(name, classes)}")
+        return {classes.index(name): threshold for name, threshold in self.decision.items()}
 
 
 @dataclass(frozen=True)
@@ -182,10 +196,10 @@ def load(path: Path | str, only: str = "") -> Config:
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path} does not exist; `protoevfl init` writes one to fill in")
-    return parse(read_toml(path), path, only)
+    return _parse(read_toml(path), path, only)
 
 
-def parse(values: Mapping[str, Any], path: Path, only: str = "") -> Config:
+def _parse(values: Mapping[str, Any], path: Path, only: str = "") -> Config:
     """The same from a dictionary; `path` is the file that relative paths start from."""
     if values.get("version", VERSION) != VERSION:
         raise UserError(

@@ -38,8 +38,10 @@ def presets(method: str) -> list[str]:
 def written(method: str) -> dict[str, Any]:
     """What the file of a method says."""
     file = resources.files(__name__).joinpath(f"{method}.json")
-    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {"default": {}}
-    return found
+    presets_of_file: dict[str, Any] = (
+        json.loads(file.read_text()) if file.is_file() else {"default": {}}
+    )
+    return presets_of_file
 
 
 def settings(method: str, preset: str, dataset: str) -> dict[str, Any]:
