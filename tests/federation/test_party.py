@@ -2,6 +2,7 @@
 out and put back."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,11 +11,14 @@ from torch import Tensor
 from protoevfl.federation.party import Cohort, Party, Rows
 from protoevfl.messages import (
     BackwardBatch,
+    Done,
     Embed,
+    Embeddings,
     ForwardBatch,
     Learn,
     Learned,
     Message,
+    SendFeatures,
     WarmUp,
     encode,
     values,
@@ -238,3 +242,19 @@ def test_one_member_that_breaks_does_not_touch_the_others() -> None:
 def test_a_request_the_method_does_not_know_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="Learn"):
         Party(SPLIT, image_table(), key=7).handle(learn(0, 84))
+
+
+def test_a_party_measures_what_a_reply_gives_away_of_each_column() -> None:
+    rows = column_table(pool=60)
+    table = replace(rows, aligned=rows.pool)
+    party = Party(PROTO, table, key=1)
+    features = party.handle(SendFeatures())
+    names = [f"c{i}" for i in range(len(table.spans or ()))]
+    scores = party.gives_away(SendFeatures(), features, names)
+    assert list(scores) == names
+    assert max(scores.values()) > 0.9
+    nothing = Embeddings(torch.zeros_like(values(features)))
+    assert max(party.gives_away(Embed("aligned"), nothing).values()) < 0.2
+    both = party.gives_away(Embed("aligned"), nothing, earlier=[values(features)])
+    assert max(both.values()) > 0.9
+    assert party.gives_away(WarmUp(), Done()) == {}

@@ -63,12 +63,29 @@ def show_report(report: "Report", config: Path) -> None:
             "between parties"
         )
         print(f"  ({e['how']})")
+    _show_gives_away(report)
     for text in report.errors:
         print(f"ERROR    {text}")
     for text in report.warnings:
         print(f"warning  {text}")
     if not report.errors:
         print(f"ready: protoevfl align {config}, then protoevfl train {config}")
+
+
+def _show_gives_away(report: "Report") -> None:
+    """What a decoder rebuilds of each party's columns at each level; the most given away first."""
+    rows = []
+    levels: list[str] = []
+    for p in report.parties:
+        levels = list(p.gives_away) or levels
+        scores = list(p.gives_away.values())
+        most = sorted(scores[-1], key=scores[-1].__getitem__, reverse=True) if scores else []
+        for column in most[:8]:
+            rows.append([p.name, column, *(f"{found[column]:.2f}" for found in scores)])
+    if rows:
+        title = "What a decoder rebuilds, 0 to 1"
+        print_table(["party", "column", *levels], rows, title, 2)
+        print("  (0: no better than guessing, 1: exact; choose the level by `columns`)")
 
 
 def _show_types(report: "Report") -> None:

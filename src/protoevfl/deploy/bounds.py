@@ -62,6 +62,11 @@ BOUNDS: Mapping[str, Bounds] = {
         "rounds.prior_floor": (1e-4, 0.5),
         "rounds.learning": ANY,
         "layers": frozenset({"output", "hidden", "conv"}),
+        "columns": frozenset({"open", "few"}),
+        "few": (
+            1,
+            32,
+        ),  # numbers per row that are rounded; all of them together would be the columns
         "width": (1, 128),
         "norm": frozenset({True}),
         "table": frozenset({"skip"}),

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from protoevfl.deploy.kit import RUN, RUN_WORDS
 from protoevfl.errors import UserError
+from protoevfl.privacy.levels import LEVELS
 from protoevfl.privacy.policy import settings_from
 from protoevfl.validation import NAMES, Between, Listed, Matching, OneOf, checked
 
@@ -82,6 +83,13 @@ class JobSpec:
         """SHA-256 of the specification: the same at every party that was told the same."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
+    def _columns(self) -> str:
+        """What is sent of a row's columns, in words."""
+        level = str(self.settings.get("columns", "open"))
+        if level != "open":
+            return LEVELS.get(level, level)
+        return COLUMNS if "SendFeatures" in self.down else "not sent as they are"
+
     def review(self) -> str:
         """The specification in words, for a person to accept or refuse."""
         budget = (
@@ -99,7 +107,7 @@ class JobSpec:
             "rounds": f"at most {self.rounds}",
             "you receive": ", ".join(self.down) or "nothing",
             "you send": ", ".join(self.up) or "nothing",
-            "your columns": COLUMNS if "SendFeatures" in self.down else "not sent as they are",
+            "your columns": self._columns(),
             "privacy": ", ".join(f"{k} = {v}" for k, v in self.privacy.items()) or "no defence",
             "privacy budget": budget,
             "a lost party": f"{self.on_party_loss}, {self.deadline_s:g} s an answer, "

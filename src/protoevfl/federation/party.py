@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl import distributed
-from protoevfl.messages import Message, stack, to, unstack
+from protoevfl.messages import Embed, Embeddings, Learned, Message, stack, to, unstack
 from protoevfl.method import Method
+from protoevfl.privacy.gives_away import columns_of, gives_away
 from protoevfl.rows.table import PartyTable
 
 Progress = Callable[[str, int, int], None]
@@ -223,3 +224,26 @@ class Party(Cohort):
     def handle(self, request: Message) -> Message:
         """The only way in or out."""
         return self.handle_all([request])[0]
+
+    def gives_away(
+        self,
+        request: Message,
+        reply: Message,
+        names: Sequence[str] = (),
+        earlier: Sequence[Tensor] = (),
+    ) -> dict[str, float]:
+        """{column: 0 to 1}: what a reply about to leave gives away of the rows it describes.
+
+        Empty for messages that describe no rows and for too few rows to tell: where a bound is to
+        be kept, a reply about rows without a score must not leave.
+
+        reply     as it would leave: clipped, with its noise
+        names     of the party's columns, in the order of its table's spans
+        earlier   (n, d) each: what left before of the same rows; decoders use all of it together
+        """
+        if not isinstance(reply, Embeddings | Learned):
+            return {}
+        which = request.rows if isinstance(request, Embed) else "aligned"
+        rows = getattr(self.rows, which)[0]
+        sent = torch.cat([*earlier, reply.values.cpu()], 1)
+        return gives_away(columns_of(rows, self.rows.spans, self.rows.numbers, names), sent)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 from protoevfl.core.decisions import RULES, Rule
 from protoevfl.errors import UserError, nearest
 from protoevfl.methods import METHODS
+from protoevfl.privacy.levels import LEVELS
 from protoevfl.rows.encoders import ImageSpec
 from protoevfl.rows.feature_codes import FeatureSpec, check_kinds
 from protoevfl.rows.files import FileInfo, check_file, require_columns, scan
@@ -155,6 +156,8 @@ class Config:
     # most unaligned rows a party trains its extractor on
     pool: Annotated[int, Between(0)] = 100_000
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"  # where to train
+    # how much is sent of a shared row; none: what the method's preset says ("open")
+    columns: Annotated[str, OneOf(tuple(LEVELS))] | None = None
     label: LabelConfig
     parties: tuple[PartyConfig, ...]
     method: MethodConfig = MethodConfig()
@@ -184,16 +187,19 @@ def template() -> str:
     return resources.files(__package__).joinpath("template.toml").read_text(encoding="utf-8")
 
 
-def load(path: Path | str) -> Config:
+def load(path: Path | str, only: str = "") -> Config:
     """Read and check a configuration; UserError names the key, the nearest known one, and what is
-    allowed."""
+    allowed.
+
+    only   the party whose file must be there; all files, unless it is given
+    """
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path} does not exist; `protoevfl init` writes one to fill in")
-    return _parse(read_toml(path), path)
+    return _parse(read_toml(path), path, only)
 
 
-def _parse(values: Mapping[str, Any], path: Path) -> Config:
+def _parse(values: Mapping[str, Any], path: Path, only: str = "") -> Config:
     """The same from a dictionary; `path` is the file that relative paths start from."""
     if values.get("version", VERSION) != VERSION:
         raise UserError(
@@ -204,8 +210,13 @@ def _parse(values: Mapping[str, Any], path: Path) -> Config:
     folder = path.parent
     parties = tuple(replace(p, file=folder / p.file) for p in config.parties)
     for party in parties:
-        check_file(party.file)
-    method = replace(config.method, overrides=dict(dotted(config.method.overrides)))
+        if only in ("", party.name):
+            check_file(party.file)
+    overrides = dict(dotted(config.method.overrides))
+    if config.columns is not None:
+        _check_columns(config, overrides)
+        overrides["columns"] = config.columns
+    method = replace(config.method, overrides=overrides)
     return replace(config, output=folder / config.output, parties=parties, method=method)
 
 
@@ -237,6 +248,20 @@ def _check_parties(config: Config) -> None:
         raise UserError(
             f"{where} [label]: party = '{config.label.party}' is unknown; "
             f"{nearest(config.label.party, names)}"
+        )
+
+
+def _check_columns(config: Config, overrides: Mapping[str, Any]) -> None:
+    """The level of columns is a setting of one method, given in one place."""
+    if config.method.name != "proto_evfl":
+        raise UserError(
+            f"{config.path.name}: {config.method.name} has no levels of columns; leave `columns` "
+            "out or use proto_evfl"
+        )
+    if overrides.get("columns", config.columns) != config.columns:
+        raise UserError(
+            f"{config.path.name}: columns = {config.columns!r} and [method.overrides] columns = "
+            f"{overrides['columns']!r} differ; leave one of them out"
         )
 
 
