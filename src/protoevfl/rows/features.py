@@ -1,7 +1,8 @@
 """A party's own columns as float32 features, learnt on its training rows and restored exactly from
 JSON.
 
-    number     z = clip((g(x) - mean) / std),  g(x) = x or sign(x) log(1 + |x| / scale) for heavy tails
+    number     z = clip((g(x) - mean) / std),
+               g(x) = x or, for heavy tails, sign(x) log(1 + |x| / scale)
                missing: the median, and a 0/1 feature beside it where training rows had missing
                values
     category   one 0/1 feature a value, rare values share "other", missing has its own;
