@@ -75,9 +75,21 @@ def test_clone_and_parameters() -> None:
             "seed": 3,
             "device": "auto",
             "progress": False,
+            "decision": "likeliest",
         }
     )
     assert other.set_params(seed=5).seed == 5
+
+
+def test_a_decision_names_classes_by_thresholds() -> None:
+    x, y = data()
+    model = ProtoEVFLClassifier(overrides=FAST, decision={1: 0.2}, progress=False).fit(x, y)
+    p = model.predict_proba(x)
+    assert np.array_equal(model.predict(x), (p[:, 1] >= 0.2).astype(int))
+    with pytest.raises(UserError, match="decision: '7' is not a class"):
+        ProtoEVFLClassifier(overrides=FAST, decision={7: 0.2}).fit(x, y)
+    with pytest.raises(UserError, match="likeliest, balanced"):
+        ProtoEVFLClassifier(overrides=FAST, decision="careful").fit(x, y)
 
 
 def test_the_same_seed_gives_the_same_model(fitted: ProtoEVFLClassifier) -> None:

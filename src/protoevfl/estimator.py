@@ -34,7 +34,9 @@ from protoevfl.rows.frames import Parties, row_count, same_rows
 from protoevfl.rows.ids import IdRules
 from protoevfl.rows.in_memory import encode, encode_labels, named, own_rows, prepare
 from protoevfl.rows.table import PartyTable
+from protoevfl.settings.config import LabelConfig
 from protoevfl.settings.method_choice import choose_method, kind_of, method_facts, privacy_of
+from protoevfl.validation import checked
 
 __all__ = ["Parties", "ProtoEVFLClassifier"]
 
@@ -46,6 +48,8 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     50}
     seed             of everything random; the same seed gives the same model
     device           "auto", "cpu" or "cuda"
+    decision         which class `predict` names: "likeliest", "balanced" (as if classes were
+                     equally frequent), or {class: threshold}
     progress         "auto" shows a bar in a notebook or terminal, True always, False never
     """
 
@@ -57,6 +61,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         device: str = "auto",
         progress: bool | str = "auto",
+        decision: str | Mapping[Any, float] = "likeliest",
     ) -> None:
         self.method = method
         self.preset = preset
@@ -64,6 +69,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         self.device = device
         self.progress = progress
+        self.decision = decision
 
     # ------------------------------------------------------------ fit
 
@@ -85,6 +91,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes, own_codes = self._class_numbers(
             labels, rows, pool_labels, pools or {}, next(iter(tables))
         )
+        self._label().rule([str(c) for c in self.classes_])  # refuses what is no class
         known, unknown = np.flatnonzero(codes >= 0), np.flatnonzero(codes < 0)
         pools = dict(pools or {})
         if stray := sorted(set(pools) - set(tables)):
@@ -138,12 +145,23 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes, self.classes_ = encode_labels(np.array(both, object), rows + more)
         return codes[:rows], codes[rows:]
 
+    def _label(self) -> LabelConfig:
+        """`decision`, checked as in a configuration file."""
+        if isinstance(self.decision, str):
+            given: str | dict[str, float] = self.decision
+        else:
+            given = {str(name): threshold for name, threshold in self.decision.items()}
+        values = {"party": "first", "column": "label", "decision": given}
+        return checked(LabelConfig, values, "ProtoEVFLClassifier")
+
     def _keep(
         self, trained: Trained, encoders: Mapping[str, Encoder], tables: Sequence[PartyTable]
     ) -> None:
         nothing = torch.zeros(0, dtype=torch.int64)
         names = [str(c) for c in self.classes_]
-        self.owner_: StoredOwner = trained.stored_owner(list(encoders), names, "label", nothing, {})
+        self.owner_: StoredOwner = trained.stored_owner(
+            list(encoders), names, self._label(), nothing, {}
+        )
         self.party_names_ = tuple(encoders)
         self.parties_ = {
             name: StoredParty(
@@ -201,8 +219,9 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, parties: Any, present: Mapping[str, Any] | None = None) -> NDArray[Any]:
         """(n,) classes, as the labels spelt them."""
-        found: NDArray[Any] = self.classes_[self.predict_proba(parties, present).argmax(1)]
-        return found
+        probabilities = torch.from_numpy(self.predict_proba(parties, present))
+        labels: NDArray[Any] = self.classes_[self.owner_.choose(probabilities).numpy()]
+        return labels
 
     def score(self, parties: Any, labels: Any, sample_weight: Any = None) -> float:
         """Accuracy."""

@@ -93,6 +93,34 @@ class Listed:
         return tuple(names)
 
 
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """One of a few texts, or a table of numbers between 0 and 1 by name."""
+
+    names: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return f"one of {', '.join(self.names)}, or a table of thresholds between 0 and 1 per class"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Schema]) -> Schema:
+        function = {"type": "no-info", "function": self._rule}
+        return {"type": "function-plain", "function": function}
+
+    def _rule(self, value: Any) -> str | dict[str, float]:
+        if isinstance(value, str) and value in self.names:
+            return value
+        if not isinstance(value, dict) or not value:
+            raise ValueError(self.words)
+        if not all(_is_number(v) and 0 < v < 1 for v in value.values()):
+            raise ValueError(self.words)
+        return {str(name): float(v) for name, v in value.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 TEXT = Annotated[str, Matching(r"\S", "a text in quotes")]
 NAMES = Annotated[tuple[str, ...], Listed()]
 
@@ -108,7 +136,7 @@ def wanted(hint: Any, none: str = "") -> str:
     for rule in rules:
         if isinstance(rule, OneOf):
             return f"one of {', '.join(rule.names)}{none}"
-        if isinstance(rule, Matching | Listed):
+        if isinstance(rule, Matching | Listed | Decided):
             return rule.words + none
     arguments = typing.get_args(bare)
     if typing.get_origin(bare) is tuple and arguments[-1] is not Ellipsis:

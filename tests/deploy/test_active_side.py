@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("private_set_intersection")
 
 from protoevfl.deploy.active_side import ActiveSide
-from protoevfl.deploy.aligning import USES, Pair, PassiveSide
+from protoevfl.deploy.aligning import USES, Gate, Pair, PassiveSide
 from protoevfl.deploy.own_file import OwnFile
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
@@ -37,7 +37,10 @@ class Companies:
 
     def align(self) -> ActiveSide:
         side = self.active()
-        passive = {n: PassiveSide(n, lambda n=n: self.file(n), self.pair(n)) for n in NAMES[1:]}  # type: ignore[misc]
+        gate = Gate(lambda: None, lambda ids: None, 999)
+        passive = {
+            n: PassiveSide(n, lambda n=n: self.file(n), self.pair(n), gate) for n in NAMES[1:]
+        }  # type: ignore[misc]
 
         def ask(name: str, step: int, message: bytes) -> bytes:
             self.asked.append((name, step))

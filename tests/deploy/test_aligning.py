@@ -1,7 +1,7 @@
 """Alignment as two companies do it: same rows, same order, same uses, proven; a crash in the middle
 is noticed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from protoevfl.deploy.aligning import (
     SELECT,
     SETUP,
     USES,
+    Gate,
     Pair,
     PassiveSide,
     align_pair,
@@ -23,10 +24,13 @@ from protoevfl.deploy.aligning import (
     sharing,
     unpack_uses,
 )  # fmt: skip
+from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.errors import UserError
 from protoevfl.pipeline.prepare import NOTHING, PartyRows, Places
+from protoevfl.rows.align import Active
 from protoevfl.rows.align_wire import AlignmentError
 from protoevfl.rows.ids import IdRules, Ids, collect
+from protoevfl.rows.psi import curve
 
 BANK = [f"C{i}" for i in range(30)]
 SHOP = [f"C{i}" for i in range(40, 10, -1)]  # C11 to C29 are in both
@@ -53,10 +57,13 @@ class Two:
 
     folder: Path
     minimum: int = 5
+    query_rows: int = 9
 
     def __post_init__(self) -> None:
         self.bank, self.shop = Pair(self.folder / "bank"), Pair(self.folder / "shop")
-        self.side = PassiveSide("shop", lambda: Names(SHOP, self.minimum), self.shop)
+        self.entered: list[int] = []  # numbers of ids asked about; -1 begins an alignment
+        gate = Gate(lambda: self.entered.append(-1), self.entered.append, self.query_rows)
+        self.side = PassiveSide("shop", lambda: Names(SHOP, self.minimum), self.shop, gate)
 
     def ask(self, name: str, step: int, message: bytes) -> bytes:
         return self.side.handle_bytes(step, message)
@@ -204,3 +211,48 @@ def test_a_file_that_changed_after_alignment_is_refused(tmp_path: Path) -> None:
 def test_a_party_that_was_not_aligned_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not aligned yet"):
         Pair(tmp_path).rows(ids_of(SHOP))
+
+
+# ------------------------------------------------------------ limits (threats D5)
+
+
+def test_every_alignment_and_every_list_of_ids_is_entered_before_it_is_answered(
+    tmp_path: Path,
+) -> None:
+    two = Two(tmp_path)
+    two.align()
+    two.align()
+    assert two.entered == [-1, len(BANK)] * 2
+
+
+def test_what_the_party_will_not_answer_is_not_answered(tmp_path: Path) -> None:
+    two = Two(tmp_path)
+
+    def refuse(ids: int) -> None:
+        raise LimitError(f"{ids} ids")
+
+    two.side.gate = replace(two.side.gate, asked=refuse)
+    with pytest.raises(LimitError, match="30 ids"):
+        two.align()
+    assert two.shop.load() is None
+
+
+def test_one_alignment_answers_one_list_of_ids(tmp_path: Path) -> None:
+    two = Two(tmp_path)
+    with curve(0, len(BANK)) as on:
+        sides = [Active("bank", ids_of(names), on, 5) for names in (BANK, SHOP)]
+        setup = two.ask("shop", SETUP, b"")
+        first, second = (side.request("shop", setup) for side in sides)
+        answer = two.ask("shop", RESPOND, first)
+        assert two.ask("shop", RESPOND, first) == answer  # it was lost on its way
+        with pytest.raises(AlignmentError, match="a second list of ids"):
+            two.ask("shop", RESPOND, second)
+    assert two.entered == [-1, len(BANK)]
+
+
+def test_too_many_rows_to_be_predicted_are_not_taken(tmp_path: Path) -> None:
+    two = Two(tmp_path, query_rows=2)
+    two.align()
+    with pytest.raises(AlignmentError, match=r"3 rows to be predicted or measured, at most 2"):
+        two.use(uses([3], [0, 1], [], [2]))
+    two.use(uses([3, 1], [0], [], [2]))

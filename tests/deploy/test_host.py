@@ -18,15 +18,18 @@ from protoevfl.deploy import probe
 from protoevfl.deploy.audit_log import AuditLog, verify
 from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.deploy.durable import DiskError
-from protoevfl.deploy.envelope import Envelope, EnvelopeError, pack, unpack
+from protoevfl.deploy.envelope import Envelope, EnvelopeError
 from protoevfl.deploy.host import PartyHost, RefusedError, message_type, public, refusal
 from protoevfl.deploy.local import LocalParty
 from protoevfl.deploy.policy import Policy
+from protoevfl.deploy.seal import seal, unseal
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.party import Party
 from protoevfl.messages import Embed, Learn, Message, MessageError, WarmUp, decode, encode
 from protoevfl.rows.align_wire import AlignmentError
+from tests.deploy.keyring import header as header_of
+from tests.deploy.keyring import keys
 
 SPEC = JobSpec(
     "run-1",
@@ -49,9 +52,9 @@ class Watched(LocalParty):
 
     asked: list[bytes] = field(default_factory=list)
 
-    def handle_bytes(self, request: bytes) -> bytes:
+    def handle_bytes(self, request: bytes, name: str = "") -> bytes:
         self.asked.append(request)
-        return super().handle_bytes(request)
+        return super().handle_bytes(request, name)
 
 
 @dataclass
@@ -73,26 +76,40 @@ class Shop:
             AuditLog(self.folder / "audit.jsonl"),
         )
         self.host = PartyHost(
-            lambda: self.party, "shop", self.spec, self.policy, store, log, self.aligner, self.keep
+            lambda: self.party,
+            keys("shop"),
+            self.spec,
+            self.policy,
+            store,
+            log,
+            self.aligner,
+            self.keep,
         )
 
     def frame(
         self, message: Message | bytes, number: int = 1, kind: str = "request", **changes: Any
     ) -> bytes:
+        """A frame of the bank; `counter` goes on from the party's own."""
         header = Envelope(kind, self.spec.run, self.spec.digest(), "bank", "shop", number)
-        return pack(
-            replace(header, **changes), message if isinstance(message, bytes) else encode(message)
-        )
+        header = replace(header, session=self.host.session, counter=self.host.counter + 1)
+        body = message if isinstance(message, bytes) else encode(message)
+        header = replace(header, **changes)
+        return seal(keys(header.sender), header, body, keys("shop").certificate)
+
+    def open(self, frame: bytes) -> tuple[Envelope, bytes]:
+        opened = unseal(keys("bank"), frame)
+        assert opened.envelope.sender == "shop"
+        return opened.envelope, opened.body
 
     def ask(
         self, message: Message | bytes, number: int = 1, kind: str = "request"
     ) -> tuple[Envelope, bytes]:
-        return unpack(self.host.answer(self.frame(message, number, kind), "bank"))
+        return self.open(self.host.answer(self.frame(message, number, kind), "bank"))
 
     def refused(self, message: Message | bytes, number: int = 1, kind: str = "request") -> str:
         envelope, body = self.ask(message, number, kind)
-        assert (envelope.kind, body) == ("refusal", b"")
-        return envelope.note
+        assert envelope.kind == "refusal"
+        return body.decode()
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "audit.jsonl").read_text().splitlines()]
@@ -105,10 +122,12 @@ def test_a_round_that_comes_again_is_answered_without_asking_the_party(tmp_path:
     shop = Shop(tmp_path)
     frame = shop.frame(learn())
     first = shop.host.answer(frame, "bank")
-    assert shop.host.answer(frame, "bank") == first
+    body = shop.open(first)[1]
+    assert shop.host.answer(frame, "bank") == first  # the same frame twice
+    assert shop.ask(learn())[1] == body  # asked again, because the answer was lost
     assert len(shop.party.asked) == 1
     after = Shop(tmp_path)  # a new process after a crash
-    assert after.host.answer(frame, "bank") == first
+    assert after.ask(learn())[1] == body
     assert after.party.asked == []
     assert [line["decision"] for line in after.lines() if line["event"] == "reply"] == [
         "sent",
@@ -194,30 +213,104 @@ def test_an_answer_over_the_limit_does_not_leave(tmp_path: Path) -> None:
 def test_every_foreign_caller_is_refused_before_the_party_is_made(tmp_path: Path) -> None:
     shop, made = Shop(tmp_path), list[int]()
     shop.host.make = lambda: made.append(1) or shop.party  # type: ignore[func-returns-value]
-    for caller in ("tele", "shop", "server"):
-        assert unpack(shop.host.answer(shop.frame(learn()), caller))[0].kind == "refusal"
+    for caller in ("tele", "shop", "server"):  # according to the hub
+        assert b"may not ask" in shop.open(shop.host.answer(shop.frame(learn()), caller))[1]
     changes: list[dict[str, Any]] = [
         {"run": "run-2"},
         {"spec": "0" * 64},
         {"to": "tele"},
-        {"sender": "tele"},
     ]
     for change in changes:
-        assert unpack(shop.host.answer(shop.frame(learn(), **change), "bank"))[0].kind == "refusal"
+        answer = unseal(keys("bank"), shop.host.answer(shop.frame(learn(), **change), "bank"))
+        assert answer.envelope.kind == "refusal"
     assert not made
     assert not CheckpointStore(tmp_path / "checkpoints").rounds()
     assert {line["peer"] for line in shop.lines()} == {"tele", "shop", "server", "bank"}
 
 
 @pytest.mark.parametrize(
-    "frame", [b"", b"GET / HTTP/1.1", b"PEV1\0\0\0\2{}", b"PEV1\xff\xff\xff\xff"]
+    "frame", [b"", b"GET / HTTP/1.1", b"PEV2\0\0\0\2{}", b"PEV2\xff\xff\xff\xff"]
 )
 def test_what_is_no_frame_is_refused_and_logged(tmp_path: Path, frame: bytes) -> None:
     shop = Shop(tmp_path)
-    envelope, _ = unpack(shop.host.answer(frame, "bank"))
-    assert (envelope.kind, envelope.to, envelope.round) == ("refusal", "bank", 0)
+    envelope, _ = shop.open(shop.host.answer(frame, "bank"))
+    assert (envelope.kind, envelope.to, envelope.round, envelope.answers) == (
+        "refusal",
+        "bank",
+        0,
+        "",
+    )
     (line,) = shop.lines()
     assert (line["decision"], line["bytes"]) == ("refused", len(frame))
+
+
+# ------------------------------------------------------------ the hub is not believed (threats D4)
+
+
+def test_a_hub_that_forges_the_origin_gets_nothing(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    header = Envelope("request", SPEC.run, SPEC.digest(), "bank", "shop", 1, shop.host.session, 1)
+    receiver = keys("shop").certificate
+    forged = {
+        "the hub's own certificate": seal(keys("hub"), header, encode(learn()), receiver),
+        "another party's": seal(keys("tele"), header, encode(learn()), receiver),
+        "another authority's": seal(keys("bank", "crooks"), header, encode(learn()), receiver),
+        "an expired one": seal(keys("bank", days=-1), header, encode(learn()), receiver),
+        "in its own name": seal(
+            keys("tele"), replace(header, sender="tele"), encode(learn()), receiver
+        ),
+        "not encrypted": _in_clear(header, encode(learn())),
+    }
+    for what, frame in forged.items():  # the hub says that it comes from the bank
+        answer = shop.host.answer(frame, "bank")
+        assert header_of(answer).kind == "refusal", what
+        assert len(answer) < 5000
+    assert shop.party.asked == []
+    assert {line["decision"] for line in shop.lines()} == {"refused"}
+
+
+def _in_clear(header: Envelope, body: bytes) -> bytes:
+    """Signed by the bank's key, but readable by anybody."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("protoevfl.deploy.seal.OPEN", ("request",))
+        return seal(keys("bank"), header, body)
+
+
+def test_an_answer_is_read_by_the_active_party_alone(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    answer = shop.host.answer(shop.frame(learn()), "bank")
+    assert shop.host.reply not in answer
+    for name in ("hub", "tele", "shop"):
+        with pytest.raises(EnvelopeError, match=r"addressed to bank|not encrypted for"):
+            unseal(replace(keys(name), name="bank"), answer)
+    assert shop.open(answer)[1] == shop.host.reply
+
+
+def test_a_recorded_frame_is_of_no_use_later(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    first, second = shop.frame(learn()), None
+    shop.host.answer(first, "bank")
+    second = shop.frame(learn(0.5), 2)
+    shop.host.answer(second, "bank")
+    for host in (shop.host, Shop(tmp_path).host):  # this process and the next one
+        answer = host.answer(first, "bank")
+        assert b"replay refused" in shop.open(answer)[1]
+    assert len(shop.party.asked) == 2
+
+
+@pytest.mark.parametrize("field", ["run", "spec", "to", "round", "session", "counter", "kind"])
+def test_nothing_in_a_signed_header_can_be_changed(tmp_path: Path, field: str) -> None:
+    shop = Shop(tmp_path)
+    frame = shop.frame(learn())
+    other = {"round": 2, "counter": 9, "kind": "finish"}.get(field, "x" * 8)
+    length = int.from_bytes(frame[4:8], "big")
+    header = json.loads(frame[8 : 8 + length])
+    signed = json.loads(header["signed"])
+    signed["envelope"][field] = other
+    text = json.dumps({**header, "signed": json.dumps(signed, sort_keys=True)}).encode()
+    changed = frame[:4] + len(text).to_bytes(4, "big") + text + frame[8 + length :]
+    assert b"the signature is not that of bank" in shop.open(shop.host.answer(changed, "bank"))[1]
+    assert shop.party.asked == []
 
 
 # ------------------------------------------------------------ failures
@@ -247,16 +340,14 @@ def test_saying_no_needs_no_disk(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     (tmp_path / "audit.jsonl").mkdir()
     assert "cannot write its audit log" in shop.refused(learn())
-    assert (
-        unpack(shop.host.answer(shop.frame(learn()), "tele"))[0].note
-        == "tele may not ask this party (as bank)"
-    )
+    answer = shop.open(shop.host.answer(shop.frame(learn()), "tele"))
+    assert answer[1] == b"tele may not ask this party (as bank)"
     assert shop.party.asked == []
 
 
 def test_a_reason_of_any_length_fits_the_frame() -> None:
-    note = unpack(refusal(SPEC, "shop", "bank", 3, "ü" * 100_000))[0].note
-    assert note == "ü" * 900
+    opened = unseal(keys("bank"), refusal(keys("shop"), SPEC, "bank", "ü" * 100_000))
+    assert opened.body.decode() == "ü" * 900
 
 
 @pytest.mark.parametrize(
@@ -337,7 +428,8 @@ def test_hello_tells_the_last_round_the_head_of_the_log_and_the_alignment(tmp_pa
     again = Shop(tmp_path, aligner=Side())
     envelope, body = again.ask(b"", 0, "hello")
     assert envelope.kind == "welcome"
-    assert json.loads(body) == {"last": 2, "head": again.host.log.head, "aligned": "d1"}
+    facts = {"last": 2, "head": again.host.log.head, "aligned": "d1"}
+    assert json.loads(body) == {**facts, "session": again.host.session, "counter": 0}
     assert again.party.asked == []
     other = Shop(tmp_path, replace(SPEC, seed=1))
     assert "begun with another specification" in other.refused(b"", 0, "hello")

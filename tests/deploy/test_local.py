@@ -19,6 +19,8 @@ from protoevfl.deploy.aligning import pack_uses
 from protoevfl.deploy.checkpoints import REPLY, Checkpoint, CheckpointStore, blob
 from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.local import Local
+from protoevfl.deploy.policy import TEMPLATE
+from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.messages import (
@@ -58,6 +60,7 @@ def kit(folder: Path, name: str = "bank", party: str = PARTY) -> Kit:
     )
     of_bank = 'label = "risk"\ntest = 0.0\n' if name == "bank" and "file" in party else ""
     (home / "party.toml").write_text(party + of_bank)
+    (home / "policy.toml").write_text(TEMPLATE.format(active="bank"))
     return Kit(home, Identity("p", name, "party", name, "hub:1", "bank", NAMES))
 
 
@@ -124,6 +127,8 @@ def trained(folder: Path) -> tuple[Local, Local]:
 
 def test_a_probe_needs_no_file_and_does_not_align(tmp_path: Path) -> None:
     empty = Kit(tmp_path / "shop", Identity("p", "shop", "party", "s", "hub:1", "bank", NAMES))
+    empty.folder.mkdir()
+    (empty.folder / "policy.toml").write_text(TEMPLATE.format(active="bank"))
     site = Local(empty, probe_job())
     assert not site.own_data
     assert site.aligner() is None
@@ -164,15 +169,19 @@ def test_unknown_settings_of_the_method_are_one_line(tmp_path: Path) -> None:
 # ------------------------------------------------------------ the party
 
 
-def test_each_site_is_another_party_of_the_same_seed(tmp_path: Path) -> None:
+def test_a_party_draws_from_its_own_secret_and_not_from_what_others_know(tmp_path: Path) -> None:
     kits = [kit(tmp_path, name) for name in NAMES]
     ask = encode(Embed("query"))
-    answers = [
-        Local(k, probe_job(seed=seed)).party().handle_bytes(ask) for k in kits for seed in (0, 0, 1)
-    ]
-    assert answers[0] == answers[1]
-    assert answers[3] == answers[4]
-    assert len(set(answers)) == 4
+
+    def answer(k: Kit, run: str = "a", seed: int = 0) -> bytes:
+        return Local(k, probe_job(run, seed=seed)).party().handle_bytes(ask)
+
+    first = [answer(k) for k in kits]
+    assert first == [answer(k) for k in kits]  # rebuilt after a crash
+    assert first == [answer(k, seed=1) for k in kits]  # the job's seed is the other side's
+    assert len({*first, *(answer(k, "b") for k in kits)}) == 4
+    (kits[1].folder / "secret.key").unlink()
+    assert answer(kits[1]) != first[1]
 
 
 def test_what_leaves_a_party_is_clipped_and_what_stays_is_not(tmp_path: Path) -> None:
@@ -196,7 +205,7 @@ def test_the_noise_of_a_party_is_the_same_after_a_crash_and_is_charged_once(tmp_
     assert Local(shop, spec).party().handle_bytes(ask) == Local(shop, spec).party().handle_bytes(
         ask
     )
-    assert len(Ledger(path=shop.folder / "runs" / "a" / "ledger.json").entries) == 1
+    assert len(Ledger(path=shop.folder / "ledger" / "epsilon.json").entries) == 1
 
 
 def test_messages_that_do_not_fit_the_job_are_refused(tmp_path: Path) -> None:
@@ -283,20 +292,21 @@ def test_a_party_that_was_away_at_the_end_keeps_its_folder_when_it_is_next_asked
     assert list(open_run(shop.folder).parties) == ["shop"]
 
 
-# ------------------------------------------------------------ the key of the noise
+# ------------------------------------------------------------ the noise
 
 
-def test_the_key_is_made_once_a_run_and_only_this_user_reads_it(tmp_path: Path) -> None:
+def test_a_run_and_its_predictions_have_noise_of_their_own(tmp_path: Path) -> None:
     shop = kit(tmp_path, "shop")
-    first = Local(shop, job())._secret()
-    path = shop.folder / "runs" / "a" / "noise.key"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert len(first) == 32
-    assert Local(shop, job())._secret() == first == path.read_bytes()
+    first = Local(shop, job())._noise().key
+    assert Local(shop, job())._noise().key == first
     # of its training: the same row gets the same noise
-    assert Local(shop, prediction())._secret() == first
-    assert Local(shop, job("c"))._secret() != first
-    assert Local(kit(tmp_path), job())._secret() != first
+    assert Local(shop, prediction())._noise().key == first
+    others = [
+        Local(shop, job("c")),
+        Local(shop, job(privacy={"clip": 2.0})),
+        Local(kit(tmp_path), job()),
+    ]
+    assert len({first, *(site._noise().key for site in others)}) == 4
 
 
 # ------------------------------------------------------------ the active party
@@ -343,13 +353,15 @@ def test_the_owners_guard_is_made_of_the_jobs_defences_and_the_sites_key(tmp_pat
     guard = site.owner_guard(labels)
     assert (guard.settings.prototype_noise, guard.settings.epsilon) == (2.0, 3.0)
     assert torch.equal(guard.noise("x", (3,)), site.owner_guard(labels).noise("x", (3,)))
-    assert guard.ledger.path == site.folder / "ledger.json"
+    assert guard.ledger.path == site.kit.folder / "ledger" / "epsilon.json"
+    assert (guard.ledger.run, guard.ledger.names) == ("a", NAMES)
 
 
 def test_the_owner_of_a_probe_asks_every_party(tmp_path: Path) -> None:
-    owner = Local(kit(tmp_path), probe_job(seed=3)).owner()
+    bank = kit(tmp_path)
+    owner = Local(bank, probe_job()).owner()
     assert owner.parties == (0, 1)
-    assert owner.key == probe.owner(2, 3).key != probe.owner(2, 4).key
+    assert owner.key == probe.owner(2, run_seed(bank.folder, "a")).key
 
 
 # ------------------------------------------------------------ predictions

@@ -45,7 +45,7 @@ def test_parties_meet_at_the_hub_and_nowhere_else(tmp_path: Path) -> None:
         spec = JobSpec(
             "probe", ("bank", "shop"), "probe", settings={"rounds": 5, "rows": 1000, "width": 25}
         )
-        assert torch.equal(found, expected(spec))
+        assert torch.equal(found, expected(spec, tmp_path))
 
 
 def _open_ports(listing: str) -> set[str]:

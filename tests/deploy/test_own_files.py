@@ -19,6 +19,7 @@ from protoevfl.cli.main import main
 from protoevfl.deploy.audit_log import verify
 from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.deploy.job_file import complete
+from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.pipeline.predict import predict, write_predictions
 from protoevfl.pipeline.simulate import train_files
@@ -54,7 +55,9 @@ def twice(federation: Federation) -> Twice:
     running = federation.submit(spec, said.append)
     federation.wait_for_round("credit", 1)
     kill(*federation.workers("shop"))
-    config = one_process(federation.folder)
+    # the bank's split and models start from its secret; the others' draws do not enter here
+    seed = run_seed(federation.folder / "bank", "credit")
+    config = replace(one_process(federation.folder), seed=seed)
     train_files(config)
     assert running.done()["state"] == "done"
     for name in NAMES:

@@ -22,10 +22,10 @@ import torch
 from safetensors.torch import load_file
 
 from protoevfl.artifacts.run_dir import open_run
+from protoevfl.deploy import durable, policy, site
 from protoevfl.deploy import lead as lead_module
-from protoevfl.deploy import policy, site
 from protoevfl.deploy.audit_log import AuditLog
-from protoevfl.deploy.envelope import Envelope, pack, unpack
+from protoevfl.deploy.envelope import Envelope
 from protoevfl.deploy.host import PartyHost
 from protoevfl.deploy.job_file import complete
 from protoevfl.deploy.kit import Identity, Kit, write_identity
@@ -37,6 +37,7 @@ from protoevfl.federation.engines import nvflare
 from protoevfl.messages import MessageError, decode
 from protoevfl.method import Report
 from protoevfl.pipeline.evaluate import evaluate
+from tests.deploy.keyring import opened, put, said, sealed
 from tests.faults.federation import expected
 from tests.tiny import short
 
@@ -51,6 +52,12 @@ PROBE = JobSpec(
     up=("Embeddings", "Learned"),
     deadline_s=0.1,
     wait_s=0.0,
+)
+
+
+# these jobs are cut short, and their files have few people
+POLICY = policy.TEMPLATE.format(active="bank").replace("min_ids = 10", "min_ids = 2") + (
+    '"warm.epochs" = [1, 9]\n"warm.batch" = [1, 99]\n"rounds.batch" = [1, 99]\n'
 )
 
 
@@ -82,9 +89,10 @@ class Companies:
         for name in NAMES:
             self.kit(name).folder.mkdir(parents=True, exist_ok=True)
             write_identity(self.kit(name).folder, self.kit(name).identity)
-            (self.kit(name).folder / "policy.toml").write_text(
-                policy.TEMPLATE.format(active="bank")
-            )
+            put(self.kit(name).folder, name)
+            (self.kit(name).folder / "policy.toml").write_text(POLICY)
+        submitted = self.kit("bank").run_folder(self.spec.run) / "submitted.json"
+        durable.write(submitted, json.dumps(self.spec.to_dict()).encode())
 
     def kit(self, name: str) -> Kit:
         return Kit(self.folder / name, Identity("p", name, "party", name, "hub:1", "bank", NAMES))
@@ -95,10 +103,10 @@ class Companies:
         return self.hosts[name]
 
     def send(self, name: str, frame: bytes, seconds: float) -> bytes:
-        envelope, body = unpack(frame)
-        self.sent.append(
-            (name, envelope.kind, type(decode(body)).__name__ if envelope.kind == "request" else "")
-        )
+        found = opened(frame)
+        envelope = found.envelope
+        kind = type(decode(found.body)).__name__ if envelope.kind == "request" else ""
+        self.sent.append((name, envelope.kind, kind))
         self.meet(name, envelope)
         return self.host(name).answer(frame, "bank")
 
@@ -164,7 +172,7 @@ def test_whoever_reads_during_a_run_sees_where_it_is(tmp_path: Path) -> None:
 def test_a_run_ends_with_its_result_and_says_so(tmp_path: Path) -> None:
     companies = Companies(tmp_path)
     assert companies.lead() == "done"
-    assert torch.equal(companies.result(), expected(PROBE))
+    assert torch.equal(companies.result(), expected(PROBE, tmp_path))
     found = status(companies.kit("bank"))
     assert (found["state"], found["rounds"], found["predicted"]) == ("done", 4, 4)
     assert len(found["exchange_s"]) == 4
@@ -197,7 +205,7 @@ def test_a_lost_party_is_named_and_the_run_can_be_taken_up(tmp_path: Path) -> No
     assert not (companies.kit("bank").run_folder("run-1") / "predictions.safetensors").exists()
     again = Companies(tmp_path)
     assert again.lead() == "done"
-    assert torch.equal(again.result(), expected(PROBE))
+    assert torch.equal(again.result(), expected(PROBE, tmp_path))
 
 
 def test_who_is_skipped_stands_in_the_status(tmp_path: Path) -> None:
@@ -482,7 +490,8 @@ class Flare:
         return site.Site(json.dumps(self.companies.spec.to_dict()), absent)
 
 
-HELLO = pack(Envelope("hello", "run-1", PROBE.digest(), "bank", "shop", 0))
+def hello() -> bytes:
+    return sealed(Envelope("hello", "run-1", PROBE.digest(), "bank", "shop", 0))
 
 
 def test_a_site_answers_its_caller_as_nvflare_names_it(
@@ -490,9 +499,9 @@ def test_a_site_answers_its_caller_as_nvflare_names_it(
 ) -> None:
     flare = Flare(Companies(tmp_path), "shop").install(monkeypatch)
     shop = flare.site()
-    assert unpack(shop.answer(HELLO))[0].kind == "welcome"
+    assert said(shop.answer(hello())) == "welcome: "
     flare.caller = "tele"  # whatever the frame says
-    assert "tele may not ask" in unpack(shop.answer(HELLO))[0].note
+    assert "tele may not ask" in said(shop.answer(hello()))
 
 
 def test_the_border_of_a_site_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -512,9 +521,10 @@ def test_a_site_that_cannot_answer_says_no_more_than_that(
 ) -> None:
     flare = Flare(Companies(tmp_path), "shop").install(monkeypatch)
     (tmp_path / "shop" / "policy.toml").unlink()
-    envelope, _ = unpack(flare.site().answer(HELLO))
+    found = opened(flare.site().answer(hello()))
+    envelope = found.envelope
     assert (envelope.kind, envelope.sender, envelope.to) == ("refusal", "shop", "bank")
-    assert envelope.note == "the party failed (UserError); its own log says more"
+    assert found.body == b"the party failed (UserError); its own log says more"
 
 
 def test_only_the_hub_may_ask_and_only_the_active_party_leads(
@@ -523,7 +533,21 @@ def test_only_the_hub_may_ask_and_only_the_active_party_leads(
     for here, caller in (("bank", "shop"), ("bank", "bank"), ("shop", "server")):
         flare = Flare(Companies(tmp_path), here, caller).install(monkeypatch)
         assert flare.site().lead() == "this site does not lead"
-    assert not (tmp_path / "bank" / "runs").exists()
+    assert not (tmp_path / "bank" / "runs" / "run-1" / "status.json").exists()
+
+
+def test_a_job_that_the_hub_made_up_is_not_led(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub hands jobs out; with the active party's key behind it, it could ask what it likes."""
+    companies = Companies(tmp_path)
+    flare = Flare(companies, "bank", "server").install(monkeypatch)
+    companies.spec = replace(PROBE, rounds=19)
+    assert "was submitted with another specification: not led" in flare.site().lead()
+    companies.spec = replace(PROBE, run="never")
+    with pytest.raises(UserError, match="no run 'never' was submitted"):
+        flare.site().lead()
+    assert not companies.hosts
 
 
 def test_the_leader_asks_itself_at_home_and_the_others_through_nvflare(
@@ -543,7 +567,7 @@ def test_the_leader_asks_itself_at_home_and_the_others_through_nvflare(
     )
     assert flare.site().lead() == "done"
     assert called == {"shop", "tele"}
-    assert torch.equal(companies.result(), expected(PROBE))
+    assert torch.equal(companies.result(), expected(PROBE, tmp_path))
 
 
 def test_a_call_that_fails_and_a_party_outside_the_attempt_are_lost_parties(

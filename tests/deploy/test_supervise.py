@@ -1,9 +1,12 @@
 """Who is missing from an attempt, and when to give up; stdout survives threads that talk to the
 hub."""
 
+import os
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,3 +137,34 @@ def test_threads_that_are_quiet_do_not_take_stdout_away() -> None:
     for thread in threads:
         thread.join()
     assert sys.stdout is before
+
+
+def test_a_run_has_one_watcher_and_another_is_told_who_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same job submitted twice at once: each used to abort the other's attempts."""
+    made = supervisor(tmp_path, "wait")
+    kit = Kit(tmp_path, replace(made.kit.identity, admin="lead"))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def run(self: supervise._Supervisor) -> dict[str, Any]:
+        begun.set()
+        assert go_on.wait(10)
+        return {"state": "done"}
+
+    monkeypatch.setattr(supervise._Supervisor, "run", run)
+    monkeypatch.setattr(supervise, "_reach", lambda kit: None)
+    ends: list[dict[str, Any]] = []
+    first = threading.Thread(target=lambda: ends.append(supervise.submit(kit, made.spec, print)))
+    first.start()
+    assert begun.wait(10)
+    for again in (
+        lambda: supervise.submit(kit, made.spec, print),
+        lambda: supervise.resume(kit, "r", print),
+    ):
+        with pytest.raises(UserError, match=f"run r is watched by process {os.getpid()} already"):
+            again()
+    go_on.set()
+    first.join()
+    assert ends == [{"state": "done"}]
+    assert supervise.resume(kit, "r", print) == {"state": "done"}

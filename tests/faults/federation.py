@@ -14,12 +14,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from protoevfl.core import random as rnd
 from protoevfl.deploy import os_process, probe, processes, supervise
 from protoevfl.deploy.kit import Kit, open_kit
 from protoevfl.deploy.provision import Project, provision
+from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.federation.engines.in_process import InProcess
+from protoevfl.federation.federation import party_key
 from protoevfl.federation.party import Party
 from tests.tiny import finish
 
@@ -136,21 +137,23 @@ class Running(threading.Thread):
         return self.status
 
 
-def expected(spec: JobSpec) -> Tensor:
-    """What the in-process engine gives for the same probe."""
+def expected(spec: JobSpec, kits: Path | None = None) -> Tensor:
+    """What the in-process engine gives for the same probe: each party draws from the secret of its
+    kit in `kits`, or from the job's seed where there are no kits."""
     method = probe.make({**spec.settings, "seconds": 0.0})
-    keys = {(0, m): rnd.key(spec.seed, "party", m) for m in range(len(spec.parties))}
-    engine = InProcess(
-        {a: Party(method, probe.table("p"), key) for a, key in keys.items()}, wire=True
-    )
-    owner = probe.owner(len(spec.parties), spec.seed)
+    seeds = [spec.seed if kits is None else run_seed(kits / n, spec.run) for n in spec.parties]
+    parties = {
+        (0, m): Party(method, probe.table("p"), party_key(seed, m)) for m, seed in enumerate(seeds)
+    }
+    engine = InProcess(parties, wire=True)
+    owner = probe.owner(len(spec.parties), seeds[0])
     finish([method.train(owner)], engine)
     (result,) = finish([method.predict(owner, owner.parties)], engine)
     return result
 
 
 def same(federation: Federation, spec: JobSpec) -> bool:
-    return torch.equal(federation.result(spec.run), expected(spec))
+    return torch.equal(federation.result(spec.run), expected(spec, federation.folder))
 
 
 def kill(*pids: int | None, how: int = signal.SIGKILL) -> None:

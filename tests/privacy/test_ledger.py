@@ -75,7 +75,8 @@ def test_a_damaged_ledger_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_cannot_be_written_stops_the_release(tmp_path: Path) -> None:
-    ledger = Ledger(path=tmp_path / "missing" / "ledger.json")
+    (tmp_path / "file").touch()
+    ledger = Ledger(path=tmp_path / "file" / "ledger.json")
     with pytest.raises(UserError, match="nothing was sent"):
         fill(ledger, 1)
 
@@ -84,3 +85,20 @@ def test_without_noise_the_cost_is_infinite() -> None:
     ledger = Ledger(epsilon=100.0)
     with pytest.raises(UserError, match="inf"):
         ledger.charge("bare", party=1, direction="down", sigma=0.0, sensitivity=1.0)
+
+
+def test_over_runs_a_partner_is_known_by_name_and_a_total_holds(tmp_path: Path) -> None:
+    path = tmp_path / "ledger" / "epsilon.json"
+
+    def of(run: str, *names: str) -> Ledger:
+        return Ledger(epsilon=2.0, path=path, run=run, names=names, total=2.6)
+
+    first, second = of("r1", "bank", "shop", "tele"), of("r2", "bank", "tele", "shop")
+    fill(first, 2, party=1)
+    fill(second, 1, party=2)  # the same shop; both have the file open
+    assert len(second.entries) == 3
+    assert first.epsilon(1, "down") > second.epsilon(2, "down") > 0  # of each run
+    assert [line["party"] for line in second.summary()] == [2]
+    with pytest.raises(UserError, match=r"party shop, down, .* of 2\.6 over all runs"):
+        fill(of("r3", "bank", "shop"), 3, party=1)
+    fill(of("r4", "bank", "tele"), 1, party=1)  # another partner has its own account

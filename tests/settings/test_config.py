@@ -114,6 +114,8 @@ WRONG = [
     ),
     ('features = "all"', 'features = ["income"]\nexclude = ["branch"]', "leave one of the two out"),
     ("[label]", "[label", "not valid TOML"),
+    ("# decision", 'decision = "careful"\n#', "decision must be one of likeliest, balanced, or"),
+    ("# decision", "decision = { yes = 1.5 }\n#", "thresholds between 0 and 1"),
     ('name = "bank"', 'name = "owner"', "another one than 'owner'"),
     ('id = "customer_id"', "id = 5", r"\[\[party\]\] 1: id must be the name of a column, not 5"),
     ("# [method]", "[method]\noverrides = 3\n# [method]", r"\[method\]: overrides must be a table"),

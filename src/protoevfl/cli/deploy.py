@@ -227,9 +227,11 @@ def review(
     run: Annotated[str, Argument(help="The run's name.")],
     kit: KitOption,
 ) -> None:
-    """Show what a job proposes and what this party's policy.toml says to it."""
+    """Show what a job proposes, what it would take from this party, and what policy.toml says to
+    it."""
     import json
 
+    from protoevfl.deploy import review as words
     from protoevfl.deploy.kit import open_kit
     from protoevfl.deploy.policy import Policy
     from protoevfl.deploy.spec import JobSpec
@@ -239,11 +241,20 @@ def review(
     if not path.exists():
         raise UserError(f"{opened.name} has not been asked about a run {run!r} yet")
     spec = JobSpec.from_dict(json.loads(path.read_text()))
-    print(spec.review())
-    objections = Policy.read(opened.folder / "policy.toml").objections(spec)
-    print(
-        "policy:         " + ("accepted" if not objections else "refused: " + "; ".join(objections))
-    )
+    policy = Policy.read(opened.folder / "policy.toml")
+    print(words.review(spec, policy, words.ledger_of(opened.folder, policy)))
+
+
+@app.command()
+def ledger(kit: KitArgument) -> None:
+    """What of this party's rows has left, in which form and how often, over all runs."""
+    from protoevfl.deploy import review as words
+    from protoevfl.deploy.kit import open_kit
+    from protoevfl.deploy.policy import Policy
+
+    opened = open_kit(kit)
+    policy = Policy.read(opened.folder / "policy.toml")
+    print("\n".join(words.ledger_of(opened.folder, policy).summary()))
 
 
 @app.command()

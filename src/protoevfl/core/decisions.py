@@ -1,6 +1,7 @@
 """What probabilities are worth: honest or not, which class to choose by them, and what one model
 gains over another.
 
+    rule            which class to choose: the likeliest, the balanced rule, or thresholds per class
     Brier score     mean over rows of sum_z (p_z - [y = z])^2; two classes: of (p_1 - y)^2
     balanced rule   the class with the largest p_z / rate_z: as if classes were equally frequent
     gain            a measure of one model minus that of another on the same rows, with the 95 %
@@ -12,7 +13,7 @@ probabilities (N, Z), labels (N,). These run on the host after training.
     0.15625
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,9 @@ from torch import Tensor
 
 DRAWS = 1000
 CHUNK = 1 << 22  # numbers drawn at a time
+
+RULES = ("likeliest", "balanced")
+Rule = str | Mapping[int, float]  # one of RULES, or class number -> threshold
 
 # (probabilities (N, Z), labels (N,), weights (R, N)) -> (R,)
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -31,6 +35,30 @@ def brier(probabilities: Tensor, labels: Tensor) -> float:
     squares = (p - F.one_hot(labels, p.shape[1])).square()
     rows = squares[:, 1] if p.shape[1] == 2 else squares.sum(1)
     return float(rows.mean())
+
+
+def choose(probabilities: Tensor, rule: Rule, rates: Tensor) -> Tensor:
+    """Classes (N,) by a rule; rates (Z,) of the classes in training.
+
+    Thresholds: a class is chosen where its probability reaches its threshold; of several such
+    classes the one that exceeds it most (p / threshold), of none the likeliest other class.
+
+    >>> p = torch.tensor([[0.7, 0.3], [0.9, 0.1]])
+    >>> choose(p, "likeliest", p[0]).tolist(), choose(p, {1: 0.25}, p[0]).tolist()
+    ([0, 0], [1, 0])
+    """
+    if rule == "likeliest":
+        return probabilities.argmax(1)
+    if rule == "balanced":
+        return balanced_choice(probabilities, rates)
+    assert not isinstance(rule, str)
+    thresholds = torch.full((probabilities.shape[1],), torch.inf, dtype=torch.float64)
+    thresholds[list(rule)] = torch.tensor(list(rule.values()), dtype=torch.float64)
+    excess, listed = (probabilities.double() / thresholds.to(probabilities.device)).max(1)
+    others = probabilities.clone()
+    if len(rule) < probabilities.shape[1]:
+        others[:, list(rule)] = -1.0
+    return torch.where(excess >= 1, listed, others.argmax(1))
 
 
 def balanced_choice(probabilities: Tensor, rates: Tensor) -> Tensor:

@@ -138,12 +138,20 @@ def expected_calibration_error(
     return float(sums.abs().sum()) / len(labels)
 
 
-def evaluate(probabilities: Tensor, labels: Tensor, unseen: Sequence[int] = ()) -> dict[str, Any]:
-    """The "metrics" of a run's record: probabilities (N, Z), labels (N,), unseen: classes without a
-    label."""
+def evaluate(
+    probabilities: Tensor,
+    labels: Tensor,
+    unseen: Sequence[int] = (),
+    predictions: Tensor | None = None,
+) -> dict[str, Any]:
+    """The "metrics" of a run's record: probabilities (N, Z), labels (N,).
+
+    unseen        classes without a label
+    predictions   (N,) classes, where another rule than the likeliest chooses them
+    """
     probabilities, labels = probabilities.detach().cpu(), labels.detach().cpu()
     classes = probabilities.shape[1]
-    predictions = probabilities.argmax(1)
+    predictions = probabilities.argmax(1) if predictions is None else predictions.cpu()
     hidden = _is_in(labels, unseen)
     seen_accuracy = accuracy(predictions[~hidden], labels[~hidden])
     unseen_recall = accuracy(predictions[hidden], labels[hidden])

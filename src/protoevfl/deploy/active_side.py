@@ -42,6 +42,7 @@ class ActiveSide:
     spec: JobSpec
     source: OwnFile | NewRows
     folder: Path  # of the pairs' alignments
+    seed: int = 0  # of everything random here, from the party's own secret
 
     @cached_property
     def ids(self) -> Ids:
@@ -97,9 +98,7 @@ class ActiveSide:
         """Rows of the active party's file by their use."""
         if isinstance(self.source, NewRows):
             return ActiveRows(NOTHING, NOTHING, NOTHING, NOTHING, self.ids.rows)
-        return cut_rows(
-            self.ids, self.labels[0], self.shared, self.spec.seed, self.source.config.test
-        )
+        return cut_rows(self.ids, self.labels[0], self.shared, self.seed, self.source.config.test)
 
     # ------------------------------------------------------------ training
 
@@ -112,7 +111,7 @@ class ActiveSide:
         own = rows_of(self.rows, self.shared, 0, predict=True)
         total = self.ids.counts.input
         part = prepare_party(
-            self.source.file, own, None, total, self.source.config.pool, self.spec.seed, notes
+            self.source.file, own, None, total, self.source.config.pool, self.seed, notes
         )
         return assemble([part], labels, classes, self.rows, self.shared, notes)
 

@@ -11,6 +11,7 @@ keyed hash before anything else happens; where the hashes differ (a crash in the
 is aligned again with fresh keys.
 """
 
+import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -129,6 +130,15 @@ def _proof(role: str, places: PartyRows, alignment: Alignment, ids: Ids) -> byte
     return prove(alignment.key, f"{role} uses {[len(part) for part in parts]}", values)
 
 
+@dataclass(frozen=True)
+class Gate:
+    """A party's limits on alignment: each function enters its step in the ledger or raises."""
+
+    begins: Callable[[], None]
+    asked: Callable[[int], None]  # so many ids
+    query_rows: int  # most rows to be predicted or measured
+
+
 @dataclass
 class PassiveSide:
     """Answers the active party's alignment messages with this party's ids."""
@@ -136,7 +146,9 @@ class PassiveSide:
     name: str
     source: Callable[[], Source]
     pair: Pair
+    gate: Gate
     talk: Passive | None = None
+    request: bytes = b""  # SHA-256 of the one that was answered in this talk
     open: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -145,12 +157,14 @@ class PassiveSide:
 
     def handle_bytes(self, step: int, request: bytes) -> bytes:
         if step == SETUP:
+            self.gate.begins()
             return self._begin().setup()
         if step == USES:
             return self._uses(request)
         if step not in (RESPOND, SELECT) or self.talk is None:
             raise UserError("an alignment message out of order, or of an unknown step")
         if step == RESPOND:
+            self._enter(request, self.talk)
             return self.talk.respond(request)
         alignment, confirmation = self.talk.select(request)
         self.pair.save(alignment)
@@ -162,8 +176,17 @@ class PassiveSide:
         source = self.source()
         ids = source.ids()
         on = self.open.enter_context(curve(0, len(ids.values)))
-        self.talk = Passive(self.name, ids, on, source.minimum)
+        self.talk, self.request = Passive(self.name, ids, on, source.minimum), b""
         return self.talk
+
+    def _enter(self, request: bytes, talk: Passive) -> None:
+        """One list of ids per alignment; the same one may come again where an answer was lost."""
+        digest = hashlib.sha256(request).digest()
+        if not self.request:
+            self.gate.asked(talk.peer_ids(request))
+            self.request = digest
+        elif digest != self.request:
+            raise AlignmentError("a second list of ids in one alignment is not answered")
 
     def _uses(self, message: bytes) -> bytes:
         alignment = self.pair.load()
@@ -172,6 +195,11 @@ class PassiveSide:
         ids = self.source().ids()
         verify(alignment, ids)
         places = unpack_uses(message, len(alignment.rows))
+        if len(places.kept_aside) + len(places.asked) > self.gate.query_rows:
+            raise AlignmentError(
+                f"{len(places.kept_aside) + len(places.asked):,} rows to be predicted or measured, "
+                f"at most {self.gate.query_rows:,} (max_query_rows in policy.toml)"
+            )
         if not hmac.compare_digest(message[:PROOF], _proof("active", places, alignment, ids)):
             raise AlignmentError(
                 "the active party's digest does not fit the rows it names; align again"

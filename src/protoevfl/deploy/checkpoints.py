@@ -72,8 +72,13 @@ class CheckpointStore:
             raise DamagedError(f"cannot read {path}: {error.strerror}") from None
         return _decode(data, number, path)
 
+    def damaged(self) -> list[int]:
+        """Rounds whose file cannot be used, newer than the newest whole one."""
+        latest = self.latest()
+        return [n for n in self.rounds() if latest is None or n > latest.round]
+
     def latest(self) -> Checkpoint | None:
-        """The newest whole checkpoint; damaged files are passed over."""
+        """The newest whole checkpoint; damaged files are passed over (`damaged` names them)."""
         for number in reversed(self.rounds()):
             try:
                 return self.load(number)

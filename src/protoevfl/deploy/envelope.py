@@ -1,22 +1,20 @@
-"""The envelope around every message between companies: which run, which round, from whom, to whom.
-
-    frame = b"PEV1" | header length (4 bytes) | header (JSON) | body (a message, see messages.py)
+"""The header of every frame between companies: which run, which round, from whom, to whom. seal.py
+signs it and encrypts what it carries.
 
 The rounds of a run are numbered 1, 2, ... at each party. A party answers the next round; it repeats
 its stored answer when the same request of its last round comes again (a reconnect); everything else
-is a replay, a reorder or a gap and is refused. Who sent a frame is known from the sender's
-certificate; the header must agree with it.
+is a replay, a reorder or a gap and is refused. Within a session (one process of the party) the
+counter of requests only rises, so a frame recorded by whoever relays it is of no use later; an
+answer names the request it answers.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-MAGIC = b"PEV1"
-MAX_HEADER = 1 << 14
+MAX_HEADER = 1 << 15
 MAX_BODY = 256 << 20
 MAX_MISSED = 1_000_000  # rounds; no job has more
 KINDS = ("hello", "welcome", "align", "request", "reply", "finish", "refusal")
@@ -37,53 +35,31 @@ class Envelope:
     sender: str
     to: str
     round: int
-    sha256: str = ""  # of the body
+    session: str = ""  # of the party's process, as its welcome named it
+    counter: int = 0  # of a request within the session; only rises
+    answers: str = ""  # digest of the request that this is the answer to
     missed: tuple[int, ...] = ()  # rounds this party was left out of since its last answer
-    note: str = ""  # why a refusal was made
 
 
-def pack(envelope: Envelope, body: bytes = b"") -> bytes:
-    """The frame; the body's checksum is filled in."""
-    facts = {
-        **asdict(envelope),
-        "sha256": hashlib.sha256(body).hexdigest(),
-        "missed": _spans(envelope.missed),
-    }
-    header = json.dumps(facts, sort_keys=True).encode()
-    if len(header) > MAX_HEADER:
-        raise EnvelopeError(f"header of {len(header)} bytes, over the limit of {MAX_HEADER}")
-    return MAGIC + len(header).to_bytes(4, "big") + header + body
+def to_facts(envelope: Envelope) -> dict[str, Any]:
+    """The fields as plain values."""
+    return {**asdict(envelope), "missed": _spans(envelope.missed)}
 
 
-def unpack(frame: bytes, max_body: int = MAX_BODY) -> tuple[Envelope, bytes]:
-    """(header, body), or EnvelopeError; sizes are checked before anything is parsed or copied."""
-    if not isinstance(frame, bytes | bytearray | memoryview):
-        raise EnvelopeError(f"a frame must be bytes, not {type(frame).__name__}")
-    if len(frame) < 8 or bytes(frame[:4]) != MAGIC:
-        raise EnvelopeError("not a frame of this version")
-    length = int.from_bytes(frame[4:8], "big")
-    if length > min(MAX_HEADER, len(frame) - 8):
-        raise EnvelopeError("the header is longer than the frame or the limit")
-    size = len(frame) - 8 - length
-    if size > max_body:
-        raise EnvelopeError(f"message of {size:,} bytes, over the limit of {max_body:,}")
-    envelope = _header(bytes(frame[8 : 8 + length]))
-    body = bytes(frame[8 + length :])
-    if hashlib.sha256(body).hexdigest() != envelope.sha256:
-        raise EnvelopeError("the message was damaged on its way: its checksum does not fit")
-    return envelope, body
-
-
-def _header(data: bytes) -> Envelope:
+def from_facts(facts: Any) -> Envelope:
+    """The inverse; EnvelopeError for anything else."""
     try:
-        facts = json.loads(data.decode())
-        facts["missed"] = _rounds(facts["missed"])
-        envelope = Envelope(**facts)
-    except (ValueError, TypeError, KeyError, RecursionError):
+        envelope = Envelope(**{**facts, "missed": _rounds(facts["missed"])})
+    except (ValueError, TypeError, KeyError):
         raise EnvelopeError("the header is not that of a frame") from None
     for field in fields(Envelope):
         _check(field.name, getattr(envelope, field.name))
     return envelope
+
+
+def request_digest(body: bytes) -> str:
+    """What tells a request from another one of the same round."""
+    return hashlib.sha256(body).hexdigest()
 
 
 def _spans(rounds: Sequence[int]) -> list[list[int]]:
@@ -114,7 +90,7 @@ def _rounds(spans: Any) -> tuple[int, ...]:
 def _check(name: str, value: Any) -> None:
     if name in ("run", "sender", "to"):
         good = isinstance(value, str) and _NAME.fullmatch(value) is not None
-    elif name == "round":
+    elif name in ("round", "counter"):
         good = _whole(value)
     elif name == "missed":
         good = True  # `_rounds` has looked
@@ -130,17 +106,19 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
 
 
-def place(envelope: Envelope, last: int, answered: str) -> Literal["new", "repeat"]:
+def place(envelope: Envelope, digest: str, last: int, answered: str) -> Literal["new", "repeat"]:
     """Is this the next round, or the last one again? Anything else is refused.
 
-    `last` is the last round this party answered, `answered` the checksum of its request.
+    digest     of this request's body
+    last       the last round this party answered
+    answered   the digest of that request
 
-    >>> ask = Envelope("request", "r", "s", "bank", "shop", round=5, sha256="aa")
-    >>> place(ask, last=4, answered=""), place(ask, last=5, answered="aa")
+    >>> ask = Envelope("request", "r", "s", "bank", "shop", round=5)
+    >>> place(ask, "aa", last=4, answered=""), place(ask, "aa", last=5, answered="aa")
     ('new', 'repeat')
     """
     if envelope.round == last:
-        if envelope.sha256 == answered:
+        if digest == answered:
             return "repeat"
         raise EnvelopeError(
             f"round {last} was already answered for another request: replay refused"

@@ -14,7 +14,6 @@ run = "credit-1"                # a new name for every new run
 method = "proto_evfl"
 preset = "default"
 classes = 2
-seed = 0
 rounds = 50                     # most exchanges
 on_party_loss = "wait"          # wait, skip or abort
 deadline_s = 600                # for one answer

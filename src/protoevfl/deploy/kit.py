@@ -5,6 +5,7 @@ KIT/kit.json        who this is                          signed by the project's
 KIT/startup, local  certificates and NVFlare settings    signed too
 KIT/party.toml      this party's own data                edited by the party, never leaves
 KIT/policy.toml     which jobs it accepts                edited by the party, never leaves
+KIT/secret.key      starts all that is random here       drawn by the party, never leaves (secret.py)
 KIT/admin           the right to submit jobs             active party only
 KIT/runs/RUN        the run directory (artifacts/run_dir.py), checkpoints, audit log, predictions
 """
@@ -12,6 +13,7 @@ KIT/runs/RUN        the run directory (artifacts/run_dir.py), checkpoints, audit
 import base64
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 from protoevfl.errors import UserError
 from protoevfl.validation import read_toml
 
+RUN, RUN_WORDS = r"[a-z0-9][a-z0-9-]{0,62}", "small letters, digits and dashes"
 SIGNED = ("kit.json", "startup", "local", "admin/startup", "admin/local")
 # NVFlare wants absolute paths; `settle` fills in where the hub's kit lies
 HUB_TEMPLATE = "hub-resources.json"
@@ -52,6 +55,9 @@ class Kit:
         return self.identity.name
 
     def run_folder(self, run: str) -> Path:
+        """Where a run's files lie; a name that leads out of the kit is none."""
+        if re.fullmatch(RUN, run) is None:
+            raise UserError(f"{run!r} is not the name of a run: use {RUN_WORDS}")
         return self.folder / "runs" / run
 
     def party_config(self) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """What a site does with its own files: the party it runs, what it keeps of it, and the active
 party's side."""
 
+import hashlib
 import io
-import secrets
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from protoevfl.artifacts import integrity
@@ -16,27 +18,44 @@ from protoevfl.artifacts.owner import StoredOwner
 from protoevfl.artifacts.party import StoredParty
 from protoevfl.artifacts.run_dir import OWNER, add_to_run, own_file
 from protoevfl.deploy import durable, probe
+from protoevfl.deploy.account import Account
 from protoevfl.deploy.active_side import ActiveSide
-from protoevfl.deploy.aligning import Pair, PassiveSide
+from protoevfl.deploy.aligning import Gate, Pair, PassiveSide
 from protoevfl.deploy.checkpoints import CheckpointStore, party_state
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.own_file import NewRows, OwnFile
+from protoevfl.deploy.policy import Policy, method_of
+from protoevfl.deploy.review import ledger_of
+from protoevfl.deploy.row_ledger import Keys, RowLedger, row_keys
+from protoevfl.deploy.secret import derived, run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import party_key
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Party
-from protoevfl.messages import decode, encode
+from protoevfl.messages import (
+    Describe,
+    Embed,
+    Embeddings,
+    Learn,
+    Message,
+    MessageError,
+    SendFeatures,
+    WarmUp,
+    decode,
+    encode,
+)
 from protoevfl.method import Method
 from protoevfl.pipeline.predict import Predictions, writer
-from protoevfl.pipeline.prepare import OneParty, prepare_party
+from protoevfl.pipeline.prepare import OneParty, Places, prepare_party, rows_of
 from protoevfl.pipeline.train import owner_of, stored_party
 from protoevfl.privacy.defences.noise import SecretNoise
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, settings_from
+from protoevfl.rows.encoders import encoder_state
+from protoevfl.rows.ids import Ids
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.method_choice import method_facts
-from protoevfl.settings.presets import build
 
 DRAFT = "draft"  # folder: what is kept of the party, before it has learnt anything
 
@@ -44,16 +63,27 @@ DRAFT = "draft"  # folder: what is kept of the party, before it has learnt anyth
 @dataclass
 class LocalParty:
     """A `Party` that speaks bytes: what comes in is checked before use, what goes out passes the
-    party's guard."""
+    party's guard and is entered in its ledger."""
 
     party: Party
     dims: Mapping[str, int]
     max_bytes: int
     guard: PartyGuard | None = None
+    account: Account | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of what it is made of
 
-    def handle_bytes(self, request: bytes) -> bytes:
-        reply = self.party.handle(decode(request, self.dims, self.max_bytes))
-        return encode(reply if self.guard is None else self.guard.up(reply))
+    def handle_bytes(self, request: bytes, name: str = "") -> bytes:
+        """The reply to a request; `name` tells it from every other request of the run."""
+        asked = decode(request, self.dims, self.max_bytes)
+        if isinstance(asked, Describe) and asked.groups > self.dims["classes"]:
+            raise MessageError(f"Describe.groups is {asked.groups}: there are fewer classes")
+        reply = self.party.handle(asked)
+        if self.guard is not None:
+            reply = self.guard.up(reply)
+        if self.account is not None:
+            features = isinstance(reply, Embeddings) and "edges" in self.party.memory
+            self.account.enter(asked, reply, name, features)
+        return encode(reply)
 
     def state(self) -> dict[str, Tensor]:
         return self.party.state()
@@ -88,6 +118,12 @@ class Local:
         """The training run: this one, or the one a predict job names."""
         return self.kit.run_folder(self.spec.base or self.spec.run)
 
+    @cached_property
+    def seed(self) -> int:
+        """Of everything random here but noise. Not the job's, which the other companies know and
+        the active party chooses."""
+        return run_seed(self.kit.folder, self.base_folder.name)
+
     @property
     def privacy(self) -> PrivacySettings:
         return settings_from(self.spec.privacy)
@@ -111,44 +147,58 @@ class Local:
     def aligner(self) -> PassiveSide | None:
         """Answers while the parties align; the active party asks, and needs none."""
         return (
-            PassiveSide(self.kit.name, self.source, self.pair)
+            PassiveSide(self.kit.name, self.source, self.pair, self._gate())
             if self.own_data and self.index
             else None
         )
 
+    def _gate(self) -> Gate:
+        ledger, run = self.row_ledger, self.spec.run
+        return Gate(
+            lambda: ledger.aligns(run),
+            lambda ids: ledger.asked(ids, run),
+            self.policy.max_query_rows,
+        )
+
     @cached_property
     def active(self) -> ActiveSide:
-        return ActiveSide(self.spec, self.source(), self.folder / "alignment")
+        return ActiveSide(self.spec, self.source(), self.folder / "alignment", self.seed)
 
     def method(self) -> Method:
-        if self.spec.method == probe.Probe.name:
-            return probe.make(self.spec.settings)
-        dataset = "table" if self.own_data else str(self.config["demo"].get("dataset", "digits"))
-        return build(self.spec.method, self.spec.preset, dataset, self.spec.settings)
+        demo = self.config.get("demo", {})
+        return method_of(self.spec, "table" if self.own_data else demo.get("dataset", "digits"))
 
     # ------------------------------------------------------------ the party
 
     def party(self) -> LocalParty:
         """This site's party: fresh, or for a prediction as training left it, with new rows."""
-        party = self._predicting() if self.predicts else self._learning()
-        return LocalParty(
-            party, {"classes": self.spec.classes}, self.spec.max_bytes, self._party_guard()
-        )
+        made = self._predicting() if self.predicts else self._learning()
+        made.guard = self._party_guard()
+        return made
 
-    def _learning(self) -> Party:
+    def _made(self, party: Party, **more: Any) -> LocalParty:
+        return LocalParty(party, {"classes": self.spec.classes}, self.spec.max_bytes, **more)
+
+    def _learning(self) -> LocalParty:
         method = self.method()
-        key = party_key(self.spec.seed, self.index)
+        key = party_key(self.seed, self.index)
         if not self.own_data:
-            return Party(method, self._demo_table(), key)
+            return self._made(Party(method, self._demo_table(), key))
         part = self.part()
         party = Party(method, part.table, key)
+        party.least_component_rows = self.policy.min_component_rows
         on_bad_ids = self.file.config.on_bad_ids
         draft = stored_party(
             part, self.index, self.file.rules, on_bad_ids, method, self.privacy, party.state()
         )
         with integrity.whole(self.folder / DRAFT) as beside:
             draft.save(beside)
-        return party
+        encoder = json.dumps(encoder_state(part.encoder), sort_keys=True)
+        sources = {
+            "data file": file_digest(part.file.info.path),
+            "encoder": hashlib.sha256(encoder.encode()).hexdigest(),
+        }
+        return self._made(party, account=self._account(part), sources=sources)
 
     def part(self) -> OneParty:
         """This party's encoder and rows."""
@@ -158,16 +208,56 @@ class Local:
         rows, alignment = self.pair.rows(ids), self.pair.load()
         config, notes = self.file.config, list[str]()
         return prepare_party(
-            self.file.file, rows, alignment, ids.counts.input, config.pool, self.spec.seed, notes
+            self.file.file, rows, alignment, ids.counts.input, config.pool, self.seed, notes
         )
 
-    def _predicting(self) -> Party:
+    def _predicting(self) -> LocalParty:
         source = self.source()
         assert isinstance(source, NewRows)
         rows = self.active.rows.asked if not self.index else self.pair.rows(source.ids()).asked
         party = source.party.party()
         party.rows.query = source.encoded(rows)[None]
-        return party
+        account = None
+        if self.index:
+            account = Account(
+                self.row_ledger, self.spec.run, {"query": self._keys(source.ids(), rows)}
+            )
+        sources = {"file of new rows": file_digest(source.path)}
+        return self._made(party, account=account, sources=sources)
+
+    # ------------------------------------------------------------ what may leave
+
+    @cached_property
+    def policy(self) -> Policy:
+        return Policy.read(self.kit.folder / "policy.toml")
+
+    @cached_property
+    def row_ledger(self) -> RowLedger:
+        """What of this party's rows went to the active party, over all runs."""
+        return ledger_of(self.kit.folder, self.policy)
+
+    def _account(self, part: OneParty) -> Account | None:
+        """None at the active party: its own answers do not leave it."""
+        if not self.index:
+            return None
+        ids = self.file.ids()
+        rows = self.pair.rows(ids)
+        uses = {
+            "aligned": rows.aligned,
+            "further": rows.further,
+            "query": np.concatenate([rows.kept_aside, rows.asked]),
+            # a party without rows of its own describes the shared ones
+            "pool": part.pool_rows if len(part.pool_rows) else rows.aligned,
+        }
+        keys = {use: self._keys(ids, places) for use, places in uses.items()}
+        return Account(self.row_ledger, self.spec.run, keys)
+
+    def _keys(self, ids: Ids, places: Places) -> Keys:
+        """Keyed hashes of the ids in these rows of the file; a row without an id is known by its
+        place."""
+        spelt = dict(zip(ids.rows.tolist(), ids.values, strict=True))
+        names = [spelt.get(row, f"row {row}") for row in places.tolist()]
+        return row_keys(derived(self.kit.folder, "ledger"), names)
 
     def _demo_table(self) -> PartyTable:
         if self.spec.method == probe.Probe.name:
@@ -178,18 +268,26 @@ class Local:
     def _party_guard(self) -> PartyGuard | None:
         if self.index == 0:
             return None  # the active party's own answers do not leave it
-        return PartyGuard(self.privacy, self.index, SecretNoise(self._secret()), self._ledger())
+        strict = self.policy.require_privacy and self.spec.method != probe.Probe.name
+        return PartyGuard(self.privacy, self.index, self._noise(), self._ledger(), strict)
 
     def _ledger(self) -> Ledger:
-        return Ledger(self.privacy.epsilon, self.privacy.delta, self.base_folder / "ledger.json")
+        """Of what noise covers, over all runs: labels to each party, columns to the active one."""
+        return Ledger(
+            self.privacy.epsilon,
+            self.privacy.delta,
+            self.kit.folder / "ledger" / "epsilon.json",
+            run=self.base_folder.name,
+            # at a passive party all of this is about the active one
+            names=[self.spec.active] * len(self.spec.parties) if self.index else self.spec.parties,
+            total=self.policy.max_epsilon if self.policy.require_privacy else None,
+        )
 
-    def _secret(self) -> bytes:
-        """The key of this site's noise: made once per run, readable by this user alone, never
-        sent."""
-        path = self.base_folder / "noise.key"
-        if not path.exists():
-            durable.write(path, secrets.token_bytes(32))
-        return path.read_bytes()
+    def _noise(self) -> SecretNoise:
+        """Of a run and the predictions made with it: the same numbers of the same row get the same
+        noise. Other defences get other noise: scaled by another factor it would cancel out."""
+        defences = json.dumps(asdict(self.privacy), sort_keys=True)
+        return SecretNoise(derived(self.kit.folder, "noise", self.base_folder.name, defences))
 
     # ------------------------------------------------------------ what is kept
 
@@ -230,7 +328,7 @@ class Local:
     def owner(self) -> LabelOwner:
         parties = len(self.spec.parties)
         if self.spec.method == probe.Probe.name:
-            return probe.owner(parties, self.spec.seed)
+            return probe.owner(parties, self.seed)
         if not self.own_data:
             owner: LabelOwner = self._demo().owner
             return owner
@@ -241,17 +339,38 @@ class Local:
             world.labels,
             classes,
             parties,
-            self.spec.seed,
+            self.seed,
             world.unseen,
             world.own,
             world.further,
         )
 
+    def sources(self) -> dict[str, str]:
+        """SHA-256 of the file that this job is about; {} where there is none."""
+        if not self.own_data:
+            return {}
+        source = self.source()
+        path = source.path if isinstance(source, NewRows) else source.file.info.path
+        return {"file of new rows" if self.predicts else "data file": file_digest(path)}
+
+    def rows_asked(self, party: int, request: Message) -> int | None:
+        """How many rows a party's answer must have; None where it is not known."""
+        if not self.own_data:
+            return None
+        rows = rows_of(self.active.rows, self.active.shared, party, predict=True)
+        if isinstance(request, Embed):
+            uses = {
+                "aligned": len(rows.aligned),
+                "further": len(rows.further),
+                "query": len(rows.kept_aside) + len(rows.asked),
+            }
+            return uses[request.rows]
+        whole = isinstance(request, WarmUp | SendFeatures | Learn)
+        return len(rows.aligned) if whole else None
+
     def owner_guard(self, labels: Tensor) -> OwnerGuard:
         """`labels` (N_a,) of the rows that all parties share."""
-        return OwnerGuard(
-            self.privacy, labels, self.spec.classes, SecretNoise(self._secret()), self._ledger()
-        )
+        return OwnerGuard(self.privacy, labels, self.spec.classes, self._noise(), self._ledger())
 
     def write_probabilities(self, probabilities: Tensor) -> None:
         """predictions.safetensors."""
@@ -282,3 +401,9 @@ class Local:
             return prepare(RunConfig(**facts, preset=self.spec.preset), self.spec.seed, "cpu")
         except TypeError as error:
             raise UserError(f"party.toml: [demo] {error}") from None
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,11 +2,17 @@
 and nowhere else."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+from protoevfl.deploy import bounds, probe
+from protoevfl.deploy.row_ledger import Limits
 from protoevfl.deploy.spec import JobSpec
+from protoevfl.errors import UserError
+from protoevfl.method import Method
+from protoevfl.privacy.policy import settings_from
+from protoevfl.settings.presets import build
 from protoevfl.validation import NAMES, TEXT, Between, checked, read_toml
 
 TEMPLATE = """\
@@ -20,12 +26,27 @@ send = ["Done", "Embeddings", "Learned", "Statistics"]   # message types that ma
 # answer tells it the columns of every shared row nearly exactly (privacy.md). Without it, such jobs are refused.
 receive = ["WarmUp", "SendFeatures", "Embed", "Learn", "Describe"]
 max_message_mb = 256
-require_privacy = false             # true: jobs without a privacy budget are refused
-max_epsilon = 8.0                   # largest privacy budget accepted
+max_sends = 200                     # most times that numbers of one row go to the active party, over all runs
+max_sends_per_run = 40              # most answers of one run that have something of rows in them
+max_statistics_per_run = 1          # most descriptions of the pool in one run
+min_component_rows = 10             # fewest rows of the pool that one described mean is made of
+max_query_rows = 10_000             # most rows to be predicted or measured in one run
+max_ids = 10_000                    # most ids the active party may ask about in one alignment
+min_ids = 10                        # fewest; party.toml's minimum says the fewest rows in common
+max_alignments_per_day = 20
+require_privacy = false             # true: everything that leaves is clipped and noisy, or the job is refused
+max_epsilon = 8.0                   # largest privacy budget accepted; with require_privacy the most over all runs
 allow_skip = true                   # may a run go on while this party is away?
 approved_only = false               # true: only jobs whose digest is listed in `approved` (see `deploy review`)
 approved = []
+
+# Settings that shape what leaves are accepted within bounds (docs/deployment.md); other bounds go here.
+[settings]
+# "warm.epochs" = [10, 100]         # from, to
+# layers = ["output"]               # any of these
 """
+# with clip and noise a guarantee covers these; class rates in Learned are withheld then
+PROVEN = ("Done", "Embeddings", "Learned")
 
 
 @dataclass(frozen=True)
@@ -42,11 +63,42 @@ class Policy:
     # message types it answers
     receive: NAMES = ("WarmUp", "SendFeatures", "Embed", "Learn", "Describe")
     max_message_mb: Annotated[int, Between(0)] = 256  # of one message
-    require_privacy: bool = False  # true: jobs without a privacy budget are refused
-    max_epsilon: Annotated[float, Between(0, 1e9)] = 8.0  # largest privacy budget accepted
+    max_sends: Annotated[int, Between(0)] = 200  # of numbers of one row to the active party, ever
+    max_sends_per_run: Annotated[int, Between(0)] = (
+        40  # most answers of a run with something of rows
+    )
+    max_statistics_per_run: Annotated[int, Between(0)] = 1  # most descriptions of the pool
+    # fewest rows of the pool that one described mean is made of
+    min_component_rows: Annotated[int, Between(1)] = 10
+    max_query_rows: Annotated[int, Between(0)] = 10_000  # most rows to be predicted or measured
+    max_ids: Annotated[int, Between(0)] = 10_000  # most ids asked about in one alignment
+    min_ids: Annotated[int, Between(1)] = 10  # fewest ids asked about in one alignment
+    max_alignments_per_day: Annotated[int, Between(0)] = 20  # with the active party
+    # true: what leaves is clipped and noisy, or the job is refused
+    require_privacy: bool = False
+    # largest privacy budget accepted; with require_privacy the most over all runs
+    max_epsilon: Annotated[float, Between(0, 1e9)] = 8.0
     allow_skip: bool = True  # may a run go on while this party is away?
     approved_only: bool = False  # true: only jobs whose digest is listed in `approved`
     approved: NAMES = ()  # digests, as `deploy review` shows them
+    # bounds of a method's settings that differ from the delivered ones: [from, to] or texts
+    settings: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, bound in self.settings.items():
+            bounds.parsed(name, bound)
+
+    @property
+    def limits(self) -> Limits:
+        """What the ledger holds this party to."""
+        return Limits(
+            sends=self.max_sends,
+            sends_per_run=self.max_sends_per_run,
+            statistics_per_run=self.max_statistics_per_run,
+            ids=self.max_ids,
+            least_ids=self.min_ids,
+            alignments_per_day=self.max_alignments_per_day,
+        )
 
     @classmethod
     def read(cls, path: Path) -> "Policy":
@@ -83,7 +135,6 @@ class Policy:
                 spec.max_bytes <= self.max_message_mb << 20,
                 f"messages above {self.max_message_mb} MB",
             ),
-            (spec.epsilon is not None or not self.require_privacy, "the job has no privacy budget"),
             (
                 spec.epsilon is None or spec.epsilon <= self.max_epsilon,
                 f"a budget above epsilon {self.max_epsilon:g}",
@@ -97,7 +148,45 @@ class Policy:
                 f"job {spec.digest()[:12]} is not yet approved",
             ),
         ]
+        found = [text for good, text in rules if not good]
+        return found + self._of_settings(spec) + self._of_privacy(spec)
+
+    def _of_settings(self, spec: JobSpec) -> list[str]:
+        """Settings out of bounds; a method or preset not accepted at all needs no second word."""
+        if spec.method not in self.methods or spec.preset not in self.presets:
+            return []
+        try:
+            return bounds.objections(method_of(spec), list(spec.settings), self.settings)
+        except UserError as error:
+            return [f"the job's settings cannot be used: {error}"]
+
+    def _of_privacy(self, spec: JobSpec) -> list[str]:
+        """With require_privacy: what would leave without a guarantee."""
+        if not self.require_privacy or spec.method == probe.Probe.name:
+            return []
+        defences = settings_from(spec.privacy)
+        unproven = sorted(set(spec.up) - set(PROVEN))
+        rules = [
+            (spec.epsilon is not None, "the job has no privacy budget"),
+            (
+                defences.clip is not None and defences.embedding_noise > 0,
+                "what leaves would not be noisy: privacy.clip and privacy.embedding_noise are not "
+                "both set",
+            ),
+            (
+                not unproven,
+                f"no proven guarantee covers {_names(unproven)} (for Statistics: "
+                '"unseen.slot" = false)',
+            ),
+        ]
         return [text for good, text in rules if not good]
+
+
+def method_of(spec: JobSpec, dataset: str = "table") -> Method:
+    """The method of a job with all its settings; `dataset` picks the variant of its preset."""
+    if spec.method == probe.Probe.name:
+        return probe.make(spec.settings)
+    return build(spec.method, spec.preset, dataset, spec.settings)
 
 
 def _names(names: Iterable[str]) -> str:

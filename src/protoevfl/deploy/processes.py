@@ -50,7 +50,8 @@ def run(opened: Kit) -> int:
     """Start the kit and stay with it (for systemd and containers); returns its exit code."""
     process = _spawn(opened)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop(opened))
+        if signal.getsignal(number) != signal.SIG_IGN:  # started with nohup or in a script with &
+            signal.signal(number, lambda *_: stop(opened))
     return process.wait()
 
 
@@ -158,7 +159,8 @@ _REASONS = (
     ("not on the list", "the hub does not list this party"),
     (
         "unauthenticated",
-        "the hub refused this party: it is not on its list, or its certificate is another's",
+        "the hub refused this party: it is not on its list, its certificate is another's, or a "
+        "second copy of its kit is running elsewhere",
     ),
     ("requires identity", "the certificate belongs to another party"),
     ("Cannot connect", "the hub cannot be reached; is it started, and is its port open?"),

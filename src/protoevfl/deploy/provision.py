@@ -196,6 +196,8 @@ def _settings(folder: Path, name: str) -> None:
         _hub_settings(resources)
     else:
         resources["allow_log_streaming"] = False
+        place = "protoevfl.federation.engines.nvflare.Place"
+        resources["components"].append({"id": "place", "path": place, "args": {}})
     target = kit.HUB_TEMPLATE if name == "hub" else "resources.json"
     (local / target).write_text(json.dumps(resources, indent=1))
     rights = {

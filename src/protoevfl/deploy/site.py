@@ -18,7 +18,9 @@ from protoevfl.deploy.host import PartyHost, public, refusal
 from protoevfl.deploy.kit import Kit, open_kit
 from protoevfl.deploy.lead import Lead, LostError
 from protoevfl.deploy.run_lock import RunLock
+from protoevfl.deploy.seal import Keys
 from protoevfl.deploy.spec import JobSpec
+from protoevfl.deploy.supervise import read_spec
 from protoevfl.errors import UserError
 from protoevfl.federation.border import owner_border
 from protoevfl.federation.engines import nvflare
@@ -64,7 +66,8 @@ class Site:
             host = self.host()
         # no usable run folder, policy or log: say so without saying where
         except Exception as error:
-            return refusal(self.spec, nvflare.site_name(), caller, 0, public(error))
+            kit = open_kit(nvflare.kit_folder())
+            return refusal(Keys.of_kit(kit.folder, kit.name), self.spec, caller, public(error))
         return host.answer(frame, caller)
 
     @nvflare.publish
@@ -73,6 +76,9 @@ class Site:
         kit = open_kit(nvflare.kit_folder())
         if nvflare.caller() != nvflare.HUB or kit.name != self.spec.active:
             return "this site does not lead"
+        # the hub hands out jobs: one that was not submitted from this kit is the hub's own
+        if read_spec(kit, self.spec.run).digest() != self.spec.digest():
+            return f"run {self.spec.run} was submitted with another specification: not led"
         host, asks = self.host(), nvflare.calls("answer")
 
         def send(party: str, frame: bytes, seconds: float) -> bytes:
@@ -109,7 +115,7 @@ def make_host(kit: Kit, spec: JobSpec) -> PartyHost:
         make=own.party,
         keep=own.keep_party,
         aligner=own.aligner(),
-        name=kit.name,
+        keys=Keys.of_kit(kit.folder, kit.name),
         spec=spec,
         policy=policy.Policy.read(kit.folder / "policy.toml"),
         store=CheckpointStore(folder / "checkpoints"),
@@ -122,7 +128,8 @@ def lead(kit: Kit, spec: JobSpec, absent: frozenset[str], send: Any, log: AuditL
     status.json too."""
     note = Status(kit, spec)
     journal = CheckpointStore(kit.run_folder(spec.run) / "journal", keep=None)
-    engine = Lead(spec, send, journal, log, {"classes": spec.classes}, absent, note.round)
+    keys = Keys.of_kit(kit.folder, kit.name)
+    engine = Lead(spec, keys, send, journal, log, {"classes": spec.classes}, absent, note.round)
     try:
         note.write("running")
         engine.hello()
@@ -152,6 +159,7 @@ def work(kit: Kit, spec: JobSpec, engine: Lead, observer: Observer) -> dict[str,
     from protoevfl.deploy.local import Local
 
     own = Local(kit, spec)
+    engine.sources, engine.rows = own.sources(), own.rows_asked
     if own.predicts and not own.own_data:
         raise UserError(
             "only a run on files can predict new rows; a demo or probe run has no file of them"
@@ -196,8 +204,8 @@ def _train(own: "Local", engine: Lead, observer: Observer) -> int:
     world = side.world
     trained = train_federation(_federation(own, engine), own.privacy, observer)
     facts = {"device": "cpu", "notes": world.notes, "class_rows": class_rows(world)}
-    column = own.file.label.column
-    owner = trained.stored_owner(own.spec.parties, world.classes, column, world.test_labels, facts)
+    label = own.file.label
+    owner = trained.stored_owner(own.spec.parties, world.classes, label, world.test_labels, facts)
     observer.report(Report("prediction"))
     if len(side.rows.asked):
         own.write_predictions(side.predictions(owner, trained.query, world.parties[0].table.query))

@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
+from protoevfl.deploy.kit import RUN, RUN_WORDS
 from protoevfl.errors import UserError
 from protoevfl.privacy.policy import settings_from
 from protoevfl.validation import NAMES, Between, Listed, Matching, OneOf, checked
 
 _PARTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_RUN = r"[a-z0-9][a-z0-9-]{0,62}"
-_RUN_WORDS = "small letters, digits and dashes"
 COLUMNS = (
     "tables whose label owner uses all its labels: it can read every value of the shared rows "
     "nearly exactly; "
@@ -31,14 +30,14 @@ COLUMNS = (
 class JobSpec:
     """What is proposed to every party. The first party is the active one: it has the labels."""
 
-    run: Annotated[str, Matching(f"^{_RUN}$", _RUN_WORDS)]  # a new name for every new run
+    run: Annotated[str, Matching(f"^{RUN}$", RUN_WORDS)]  # a new name for every new run
     # the active one first
     parties: Annotated[tuple[str, ...], Listed("a list of at least two names", least=2)]
     method: str = "proto_evfl"  # or probe, which sends made-up numbers
     preset: str = "default"  # named settings of the method
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes to the preset, plain values
     task: Annotated[str, OneOf(("train", "predict"))] = "train"  # predict: with the model of `base`
-    seed: int = 0  # of everything random but noise
+    seed: int = 0  # of demo rows; everything else starts from each party's own secret
     classes: Annotated[int, Between(2, 1_000_000)] = 2  # of the label
     rounds: Annotated[int, Between(1, 1_000_000)] = 100  # most exchanges
     down: NAMES = ()  # message types that go to a party; left out: those of the method
@@ -46,7 +45,7 @@ class JobSpec:
     # defences and budget, see `privacy` below
     privacy: Mapping[str, Any] = field(default_factory=dict)
     # predict: the training run whose model is used
-    base: Annotated[str, Matching(f"^({_RUN})?$", _RUN_WORDS)] = ""
+    base: Annotated[str, Matching(f"^({RUN})?$", RUN_WORDS)] = ""
     # what a lost party means for the run
     on_party_loss: Annotated[str, OneOf(("wait", "skip", "abort"))] = "wait"
     deadline_s: Annotated[float, Between(0.001, 1e9)] = 600.0  # for one answer

@@ -7,10 +7,11 @@ to give up.
 """
 
 import json
+import os
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,16 +54,17 @@ def read_spec(kit: Kit, run: str) -> JobSpec:
 
 def submit(kit: Kit, spec: JobSpec, say: Say = print, show: Show = _unseen) -> dict[str, Any]:
     """A new run, to its end."""
-    path = kit.run_folder(spec.run) / "submitted.json"
-    if path.exists():
-        raise UserError(
-            f"run {spec.run} exists; `protoevfl deploy resume {spec.run}`, or give the new run a "
-            "new name"
-        )
     _check_can_submit(kit, spec)
-    _reach(kit)
-    durable.write(path, json.dumps(spec.to_dict(), indent=1).encode())
-    return _Supervisor(kit, spec, say, show).run()
+    with _alone(kit, spec.run):
+        path = kit.run_folder(spec.run) / "submitted.json"
+        if path.exists():
+            raise UserError(
+                f"run {spec.run} exists; `protoevfl deploy resume {spec.run}`, or give the new run "
+                "a new name"
+            )
+        _reach(kit)
+        durable.write(path, json.dumps(spec.to_dict(), indent=1).encode())
+        return _Supervisor(kit, spec, say, show).run()
 
 
 def resume(kit: Kit, run: str, say: Say = print, show: Show = _unseen) -> dict[str, Any]:
@@ -71,9 +73,36 @@ def resume(kit: Kit, run: str, say: Say = print, show: Show = _unseen) -> dict[s
     done = read_status(kit, run)
     if done.get("state") == "done":
         return done
-    _reach(kit)
-    _aborted(kit, run).unlink(missing_ok=True)
-    return _Supervisor(kit, spec, say, show).run()
+    with _alone(kit, run):
+        _reach(kit)
+        _aborted(kit, run).unlink(missing_ok=True)
+        return _Supervisor(kit, spec, say, show).run()
+
+
+@contextmanager
+def _alone(kit: Kit, run: str) -> Iterator[None]:
+    """One watcher per run, until its process ends: two would abort each other's attempts."""
+    import fcntl
+
+    folder = kit.run_folder(run)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "watched").open("a+")
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UserError(
+                f"run {run} is watched by process {file.read() or 'of another terminal'} already; "
+                f"end that one first, or look with `protoevfl deploy status {kit.folder} {run}`"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
 def abort(kit: Kit, run: str) -> None:

@@ -75,6 +75,8 @@ class Cohort:
         progress: Progress = _silent,
     ) -> None:
         self.method, self.rows, self.keys, self.progress = method, rows, keys, progress
+        # fewest rows of the pool that a mean may be made of, where a company says so
+        self.least_component_rows = 0
         self.net = net if net is not None else method.party_net(tuple(rows.pool.shape[2:]), keys)
         self.memory: dict[str, Tensor] = {}
         self.optimizers: dict[str, torch.optim.Optimizer] = {}

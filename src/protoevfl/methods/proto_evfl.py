@@ -83,7 +83,8 @@ class ProtoEVFL:
         party knows all its labels."""
         starts: Exchanges = ((WarmUp, Embeddings), (SendFeatures, Embeddings))
         learning: Exchanges = ((Learn, Learned),) if self.rounds.count else ()
-        return (*starts, *learning, *PREDICTION, (Describe, Statistics))
+        describing: Exchanges = ((Describe, Statistics),) if self.unseen.slot else ()
+        return (*starts, *learning, *PREDICTION, *describing)
 
     def party_net(self, shape: tuple[int, ...], keys: Tensor) -> nn.Module:
         return extractor(shape, keys, norm=self.norm, table=self.table, width=self.width)

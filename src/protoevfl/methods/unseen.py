@@ -54,9 +54,26 @@ def describe(
     if f_pool.shape[1] > settings.pool_rows:
         some = rnd.permutation(keys, "subset", 0, f_pool.shape[1])[:, : settings.pool_rows]
         f_pool = f_pool.gather(1, some[..., None].expand(-1, -1, f_pool.shape[-1]))
-    k = min(settings.components, f_pool.shape[1])
-    whole = novelty.mixture(f_pool, torch.ones_like(f_pool[..., 0]), keys, k, width)
-    parts, strength = [whole], torch.zeros(len(keys), 1, device=keys.device)
+    least = cohort.least_component_rows
+    # components that could have twice the fewest rows each: most of them then have enough
+    most = f_pool.shape[1] // (2 * least) if least else f_pool.shape[1]
+    k = max(1, min(settings.components, most))
+
+    def mixed(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        means, variances, weights = novelty.mixture(f_pool, weight, keys, k, width)
+        if least:  # the mean of very few rows is nearly a row
+            enough = weights * weight.sum(1, keepdim=True) >= least - 1e-3  # (G, k)
+            means, variances = means * enough[..., None], variances * enough[..., None]
+            weights = weights * enough
+            weights = weights / weights.sum(1, keepdim=True).clamp(min=1e-12)
+            # as many components from every party, whatever the size of its pool
+            lacking = min(settings.components, f_pool.shape[1]) - k
+            means, variances = (F.pad(x, (0, 0, 0, lacking)) for x in (means, variances))
+            weights = F.pad(weights, (0, lacking))
+        return means, variances, weights
+
+    parts = [mixed(torch.ones_like(f_pool[..., 0]))]
+    strength = torch.zeros(len(keys), 1, device=keys.device)
     if groups:
         found = novelty.novelty(
             f_pool[..., :width], f_aligned[..., :width], keys, groups=settings.groups
@@ -64,9 +81,7 @@ def describe(
         clear = novelty.strength(found)  # (G,)
         weight = novelty.members(found, torch.where(clear > CLEAR, 3.0, 1.5))
         side = sides(f_pool[..., :width], weight, groups, rnd.derive(keys, "groups"))
-        parts = [
-            novelty.mixture(f_pool, weight * (side == j), keys, k, width) for j in range(groups)
-        ] + parts
+        parts = [mixed(weight * (side == j)) for j in range(groups)] + parts
         strength = torch.cat([clear[:, None].expand(-1, groups), strength], 1)
     means, variances, weights = (torch.stack(piece, 1) for piece in zip(*parts, strict=True))
     return Statistics(means, variances, weights, strength)

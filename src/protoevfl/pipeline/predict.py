@@ -55,13 +55,15 @@ class Predictions:
     place: dict[int, Tensor]  # party number -> (n,) row of its embeddings, -1 where it has none
     embeddings: dict[int, Tensor]
     own: Tensor | None = None  # (n, ...) the active party's encoded rows
+    choice: Tensor | None = None  # (n,) classes by the run's rule; None: the likeliest
 
     def table(self) -> Any:
         """id column(s), class, p_<class> ..., parties (joined by +)."""
         import pyarrow as pa
 
         columns = {name: self.id_table[name] for name in self.id_table.column_names}
-        names = np.array(self.classes, object)[self.probabilities.argmax(1).numpy()]
+        choice = self.probabilities.argmax(1) if self.choice is None else self.choice
+        names = np.array(self.classes, object)[choice.numpy()]
         columns[free("class", columns)] = pa.array(names, pa.string())
         for z, name in enumerate(self.classes):
             columns[free(f"p_{name}", columns)] = pa.array(self.probabilities[:, z].numpy())
@@ -167,16 +169,18 @@ def predict_rows(
         encoded = None if own is None else own[rows]
         shown = among(rows, examples or {})
         parts.append(owner.probabilities(sent, present[:, rows], encoded, shown, attributes))
+    probabilities = torch.cat(parts)
     return Predictions(
         ids,
         id_table,
-        torch.cat(parts),
+        probabilities,
         present,
         owner.classes,
         owner.parties,
         place,
         embeddings,
         own,
+        owner.choose(probabilities),
     )
 
 
@@ -264,7 +268,25 @@ def writer(out: Path) -> Any:
 
         return pq.write_table
     if out.suffix == ".csv":
-        import pyarrow.csv as pacsv
-
-        return pacsv.write_csv
+        return _write_csv
     raise UserError(f"{out.name}: predictions are written as .parquet or .csv")
+
+
+def _write_csv(table: Any, out: Any) -> None:
+    """A CSV in which no spreadsheet finds a formula: a text that would be one gets an apostrophe in
+    front."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv as pacsv
+
+    for at, name in enumerate(table.column_names):
+        column = table.column(at)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            # a number with its sign is none
+            text = pc.and_(
+                pc.match_substring_regex(column, r"^[=+\-@\t\r]"),
+                pc.invert(pc.match_substring_regex(column, r"^[+-]?[0-9.,]+$")),
+            )
+            escaped = pc.binary_join_element_wise("'", column, "")
+            table = table.set_column(at, name, pc.if_else(text, escaped, column))
+    pacsv.write_csv(table, out)

@@ -11,16 +11,20 @@ more. Epsilon comes from `dp-accounting` where it is installed (privacy loss dis
 the closed form always; the two agree within 1 % (tests). Parties that pool what they received add
 up: `coalition`.
 
+A company keeps one ledger over all its runs (`run`, `names`, `total`): entries carry the run and the
+partner's name, a run's own budget is held against its own entries, the total against all of them.
+
     >>> ledger = Ledger(epsilon=3.0, delta=1e-5)
     >>> ledger.charge("first", party=1, direction="down", sigma=4.0, sensitivity=2**0.5)
     >>> round(ledger.epsilon(1, "down"), 2)
     1.36
 """
 
+import contextlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -32,9 +36,14 @@ Direction = Literal["down", "up"]
 PROTECTS = {
     "down": "each label of an aligned row, against the party that receives the prototypes (replace "
     "one label)",
-    "up": "the columns of each row, against the label owner (replace one row)",
+    "up": "the columns behind each row's own numbers, against the label owner (replace one row; what "
+    "training on the row changed in the network is not covered)",
 }
 LARGEST_CHECKED = 20.0  # mu above which privacy loss distributions are not worth computing
+
+
+class BudgetError(UserError):
+    """A release would pass its budget; the text tells both sides what both know."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +51,11 @@ class Entry:
     """One release to or from one party."""
 
     name: str
-    party: int
+    party: int | str  # its number in the run; in a ledger over several runs its name
     direction: Direction
     sigma: float
     sensitivity: float
+    run: str = ""
 
     @property
     def mu(self) -> float:
@@ -67,10 +77,21 @@ class Ledger:
         epsilon: float | None = None,
         delta: float = 1e-5,
         path: Path | None = None,
+        *,
+        run: str = "",
+        names: Sequence[str] = (),
+        total: float | None = None,
     ) -> None:
+        """
+        epsilon   budget of this run
+        run       whose entries count against it
+        names     of the parties by their number in this run, where `path` outlives it
+        total     budget over all runs in the file
+        """
         if not 0 < delta < 1:
             raise UserError(f"privacy.delta must lie between 0 and 1, not {delta}")
         self.epsilon_budget, self.delta, self.path = epsilon, delta, path
+        self.run, self.names, self.total = run, tuple(names), total
         self.entries = _read(path) if path is not None and path.exists() else []
 
     def charge(
@@ -78,28 +99,34 @@ class Ledger:
     ) -> None:
         """Enter a release about to leave; UserError if it would pass the budget. Durable when it
         returns."""
-        if any(
-            e.name == name and e.party == party and e.direction == direction for e in self.entries
-        ):
-            return
-        entry = Entry(name, party, direction, sigma, sensitivity)
-        self._refuse_over_budget(entry)
-        self.entries.append(entry)
-        self._write()
+        entry = Entry(name, self._who(party), direction, sigma, sensitivity, self.run)
+        with locked(self.path):  # another run of this company may be charging too
+            if self.path is not None and self.path.exists():
+                self.entries = _read(self.path)
+            if any(_same(e, entry) for e in self.entries):
+                return
+            self._refuse_over_budget(entry)
+            self.entries.append(entry)
+            self._write()
 
     def _refuse_over_budget(self, entry: Entry) -> None:
-        if self.epsilon_budget is None:
-            return
-        before = self._of((entry.party,), entry.direction)
-        after = self._cost([*before, entry])
-        if after > self.epsilon_budget:
-            raise UserError(
-                f"privacy budget reached: party {entry.party}, {entry.direction}, has spent "
-                "epsilon "
-                f"{self._cost(before):.2f} of {self.epsilon_budget:g} and this release would make "
-                f"it {after:.2f}; stop "
-                "here, allow fewer releases (privacy.releases), or add more noise"
-            )
+        ever = [e for e in self.entries if (e.party, e.direction) == (entry.party, entry.direction)]
+        this_run = [e for e in ever if e.run == self.run]
+        budgets = (
+            (self.epsilon_budget, this_run, "in this run"),
+            (self.total, ever, "over all runs (max_epsilon in policy.toml)"),
+        )
+        for budget, before, where in budgets:
+            if budget is None:
+                continue
+            after = self._cost([*before, entry])
+            if after > budget:
+                raise BudgetError(
+                    f"privacy budget reached: party {entry.party}, {entry.direction}, has spent "
+                    f"epsilon {self._cost(before):.2f} of {budget:g} {where} and this release would "
+                    f"make it {after:.2f}; stop here, allow fewer releases (privacy.releases), or "
+                    "add more noise"
+                )
 
     def epsilon(self, party: int, direction: Direction) -> float:
         """What has been spent on this party in this direction, at the ledger's delta."""
@@ -115,7 +142,8 @@ class Ledger:
 
     def summary(self) -> list[dict[str, object]]:
         """One line a party and direction, for records and reports."""
-        keys = sorted({(e.party, e.direction) for e in self.entries})
+        both: tuple[Direction, ...] = ("down", "up")
+        keys = [(p, d) for p in sorted(self._parties()) for d in both if self._of((p,), d)]
         return [
             {
                 "party": party,
@@ -129,8 +157,23 @@ class Ledger:
             for party, direction in keys
         ]
 
+    def _who(self, party: int) -> int | str:
+        return self.names[party] if self.names else party
+
+    def _parties(self) -> list[int]:
+        """Numbers of the parties of this run."""
+        if self.names:
+            return list(range(len(self.names)))
+        return [e for e in {e.party for e in self.entries} if isinstance(e, int)]
+
     def _of(self, parties: tuple[int, ...], direction: Direction) -> list[Entry]:
-        return [e for e in self.entries if e.party in parties and e.direction == direction]
+        """The entries of this run."""
+        who = {self._who(party) for party in parties}
+        return [
+            e
+            for e in self.entries
+            if e.party in who and e.direction == direction and e.run == self.run
+        ]
 
     def _cost(self, entries: list[Entry]) -> float:
         return accounted(entries, self.delta)
@@ -151,6 +194,36 @@ class Ledger:
             raise UserError(
                 f"cannot write the privacy ledger {self.path}: {error.strerror}; nothing was sent"
             ) from None
+
+
+@contextlib.contextmanager
+def locked(path: Path | None) -> Iterator[None]:
+    """One process at a time between reading and writing the ledger `path`."""
+    if path is None:
+        yield
+        return
+    import fcntl
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.with_suffix(".lock").open("a")
+    except OSError as error:
+        raise UserError(
+            f"cannot write the privacy ledger {path}: {error.strerror}; nothing was sent"
+        ) from None
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    """Whether two entries are the same release."""
+    return (one.run, one.name, one.party, one.direction) == (
+        other.run,
+        other.name,
+        other.party,
+        other.direction,
+    )
 
 
 def accounted(entries: list[Entry], delta: float) -> float:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.messages import Embeddings, Learn, Learned, Message
+from protoevfl.messages import Done, Embeddings, Learn, Learned, Message
 from protoevfl.privacy import bounds
 from protoevfl.privacy.defences.clip import clip
 from protoevfl.privacy.defences.noise import Noise, SecretNoise, digest
@@ -219,9 +219,12 @@ class PartyGuard:
     party: int
     noise: Noise = field(default_factory=SecretNoise)
     ledger: Ledger = field(default_factory=Ledger)
+    strict: bool = False  # nothing leaves that no guarantee covers
 
     def up(self, reply: Message) -> Message:
         """What may leave in place of the reply."""
+        if self.strict:
+            reply = self._proven(reply)
         if self.settings.clip is None or not isinstance(reply, Embeddings | Learned):
             return reply
         values, spread = (
@@ -239,6 +242,17 @@ class PartyGuard:
             )
             values = values + spread * self.noise(name, tuple(values.shape)).to(values)
         return replace(reply, values=values)
+
+    def _proven(self, reply: Message) -> Message:
+        """The reply without what clip and noise do not cover; UserError where nothing would be
+        left."""
+        if not isinstance(reply, Done | Embeddings | Learned):
+            raise UserError(f"no proven guarantee covers {type(reply).__name__}: it does not leave")
+        if not isinstance(reply, Done) and not self.settings.embedding_noise:
+            raise UserError("without privacy.clip and privacy.embedding_noise nothing leaves")
+        if isinstance(reply, Learned):  # class rates are estimated from all rows of the pool
+            return replace(reply, prior=torch.full_like(reply.prior, 1 / len(reply.prior)))
+        return reply
 
 
 def split_overrides(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -67,6 +67,10 @@ class Passive:
         self._order = np.argsort(points)
         return wire.encode("setup", self.ids.rules.digest(), points[self._order].tobytes())
 
+    def peer_ids(self, request: bytes) -> int:
+        """How many ids a request asks about."""
+        return wire.count_points(wire.decode(request, "request", self.ids.rules.digest()))
+
     def respond(self, request: bytes, progress: Progress | None = None) -> bytes:
         """Encrypt the active party's points once more; their number is all that this tells."""
         points = wire.decode(request, "request", self.ids.rules.digest())

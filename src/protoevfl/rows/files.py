@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from protoevfl.errors import UserError
 from protoevfl.rows import csv_files
 
+MOST_ROWS = 50_000_000  # of a file; as many ids as one alignment takes
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".tsv")
 PACKED = (".gz", ".zst")
@@ -149,6 +150,12 @@ def _parquet(path: Path) -> Iterator[Any]:
         # buffered, not pre-read: a file of one huge row group would otherwise be in memory at once
         with pq.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
             csv_files.check_unique(path, file.schema_arrow.names)
+            # a file of a few hundred kB can claim any number of rows and keep a machine busy
+            if file.metadata.num_rows > MOST_ROWS:
+                raise UserError(
+                    f"{path.name} says it has {file.metadata.num_rows:,} rows, more than the "
+                    f"{MOST_ROWS:,} that can be aligned; split it"
+                )
             yield file
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise UserError(

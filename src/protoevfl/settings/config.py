@@ -4,12 +4,13 @@
 and says which columns are features. Paths are relative to the configuration file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from protoevfl.core.decisions import RULES, Rule
 from protoevfl.errors import UserError, nearest
 from protoevfl.methods import METHODS
 from protoevfl.rows.encoders import ImageSpec
@@ -20,6 +21,7 @@ from protoevfl.validation import (
     NAMES,
     TEXT,
     Between,
+    Decided,
     Listed,
     Matching,
     OneOf,
@@ -34,6 +36,7 @@ FOLDER = Matching(
     "letters, digits, - or _, starting with a letter (it names a folder)",
 )
 BAD_IDS = OneOf(("refuse", "drop"))
+DECISION = Annotated[str | Mapping[str, float], Decided(RULES)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +85,18 @@ class LabelConfig:
     party: TEXT  # the party that knows the answer
     column: TEXT  # text or whole numbers; empty where unknown
     classes: NAMES = ()  # all classes, where some have no labelled row; else those that occur
+    # which class a prediction names: likeliest, balanced (classes as if equally frequent), or
+    # {class = threshold}: that class from this probability on
+    decision: DECISION = "likeliest"
+
+    def rule(self, classes: Sequence[str]) -> Rule:
+        """The decision with class numbers in the place of names."""
+        if isinstance(self.decision, str):
+            return self.decision
+        for name in self.decision:
+            if name not in classes:
+                raise UserError(f"decision: '{name}' is not a class; {nearest(name, classes)}")
+        return {classes.index(name): threshold for name, threshold in self.decision.items()}
 
 
 @dataclass(frozen=True)

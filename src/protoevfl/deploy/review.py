@@ -1,0 +1,91 @@
+"""What a job would take from this party, in words, for the person who accepts or refuses it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from protoevfl.deploy.policy import Policy, method_of
+from protoevfl.deploy.row_ledger import RowLedger
+from protoevfl.deploy.spec import JobSpec
+from protoevfl.methods.proto_evfl import ProtoEVFL
+from protoevfl.privacy.policy import settings_from
+
+
+def review(spec: JobSpec, policy: Policy, ledger: RowLedger) -> str:
+    """The specification, what it sends, what has left before, and what the policy says to it."""
+    objections = policy.objections(spec)
+    verdict = "accepted" if not objections else "refused: " + "; ".join(objections)
+    paragraphs = [
+        spec.review(),
+        "what leaves:    " + "\n                ".join(sends(spec, policy)),
+        "left so far:    " + "\n                ".join(line.strip() for line in ledger.summary()),
+        f"policy:         {verdict}",
+    ]
+    return "\n".join(paragraphs)
+
+
+def sends(spec: JobSpec, policy: Policy) -> list[str]:
+    """What crosses from this party, a sentence each."""
+    method = method_of(spec)
+    if not isinstance(method, ProtoEVFL):
+        made_up = spec.method == "probe"
+        return [
+            "made-up numbers; nothing of this party"
+            if made_up
+            else f"messages of {spec.method}: docs/methods says what each holds"
+        ]
+    return list(_of_proto_evfl(spec, policy, method))
+
+
+def _of_proto_evfl(spec: JobSpec, policy: Policy, method: ProtoEVFL) -> Iterator[str]:
+    if spec.task == "predict":
+        yield f"what the training run sends of a row, of each of at most {policy.max_query_rows:,} rows, once"
+        yield from _shield(spec)
+        return
+    rounds = method.rounds.count
+    several = "once" if not rounds else f"{rounds + 1} times (after warm-up and after each round)"
+    yield f"{method.width} numbers of each shared row, {several}"
+    if len(method.layers) > 1:
+        yield f"of images also the inner layers ({', '.join(method.layers)}), once"
+    yield (
+        f"the same of each row that is measured or to be predicted (at most "
+        f"{policy.max_query_rows:,}), once"
+    )
+    if "SendFeatures" in spec.down:
+        yield (
+            "or, where the rows are tables and the active party uses all its labels: every encoded "
+            "column of these rows, once; it reads them nearly exactly"
+        )
+    if "Learned" in spec.up:
+        withheld = policy.require_privacy
+        yield (
+            "class rates that it estimates from its pool, "
+            + ("withheld here (require_privacy)" if withheld else f"{rounds} times")
+        )
+    if "Statistics" in spec.up:
+        yield (
+            f"where a class lacks labels: at most {method.unseen.components} means and spreads of "
+            f"rows of its pool for each such class, each of at least {policy.min_component_rows} "
+            "rows, once"
+        )
+    yield from _shield(spec)
+
+
+def _shield(spec: JobSpec) -> Iterator[str]:
+    """What stands between these numbers and the columns behind them."""
+    defences = settings_from(spec.privacy)
+    if defences.clip is None or not defences.embedding_noise:
+        yield (
+            "no noise is added: whoever receives these numbers can rebuild most columns of these "
+            "rows from them (docs/privacy.md has figures)"
+        )
+        return
+    budget = "" if spec.epsilon is None else f", up to epsilon {spec.epsilon:g} in this run"
+    yield (
+        f"clipped to {defences.clip:g}, with noise of {defences.embedding_noise:g} times that on "
+        f"every number{budget}"
+    )
+
+
+def ledger_of(folder: Path, policy: Policy) -> RowLedger:
+    """The account of the kit in `folder` with its active party."""
+    return RowLedger(folder / "ledger" / policy.active, policy.active, policy.limits)
