@@ -14,7 +14,7 @@ from protoevfl.core.decisions import RULES, Rule
 from protoevfl.errors import UserError, nearest
 from protoevfl.methods import METHODS
 from protoevfl.rows.encoders import ImageSpec
-from protoevfl.rows.feature_codes import FeatureSpec, check_kinds
+from protoevfl.rows.features import FeatureSpec, check_kinds
 from protoevfl.rows.files import FileInfo, check_file, require_columns, scan
 from protoevfl.rows.ids import IdRules
 from protoevfl.validation import (
