@@ -30,9 +30,17 @@ from protoevfl.errors import UserError
 from protoevfl.observer import for_a_fit
 from protoevfl.pipeline.train import Trained, train
 from protoevfl.rows.encoders import Encoder, ImageEncoder
-from protoevfl.rows.frames import Parties, row_count, same_rows
+from protoevfl.rows.frames import Parties, row_count
 from protoevfl.rows.ids import IdRules
-from protoevfl.rows.in_memory import encode, encode_labels, named, own_rows, prepare
+from protoevfl.rows.in_memory import (
+    RowKinds,
+    encode,
+    encode_labels,
+    named,
+    own_rows,
+    prepare,
+    who_has,
+)
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.config import LabelConfig
 from protoevfl.settings.method_choice import choose_method, kind_of, method_facts, privacy_of
@@ -79,26 +87,33 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels: Any,
         pools: Mapping[str, Any] | None = None,
         pool_labels: Any = None,
+        present: Mapping[str, Any] | None = None,
     ) -> Self:
         """Train on tables with the same rows in the same order.
 
         labels        (n,) of these rows, None or NaN where unknown
         pools         each party's own rows that the others do not have
         pool_labels   labels of the first party's pool: its own model learns from them
+        present       {name: (n,) true or false}: which rows a party has; those named by nobody
+                      count as everybody's. Other values of its table are not looked at.
         """
         tables = named(parties)
-        rows = same_rows(tables)
+        has = who_has(tables, present)
+        rows = has.shape[1]
         codes, own_codes = self._class_numbers(
             labels, rows, pool_labels, pools or {}, next(iter(tables))
         )
         self._label().rule([str(c) for c in self.classes_])  # refuses what is no class
-        known, unknown = np.flatnonzero(codes >= 0), np.flatnonzero(codes < 0)
+        kinds = RowKinds.of(has, codes)
         pools = dict(pools or {})
         if stray := sorted(set(pools) - set(tables)):
             raise UserError(
                 f"pools has '{stray[0]}', which is not among the parties {', '.join(tables)}"
             )
-        prepared = {n: prepare(n, t, pools.get(n), known, unknown) for n, t in tables.items()}
+        prepared = {
+            name: prepare(name, table, pools.get(name), kinds, m)
+            for m, (name, table) in enumerate(tables.items())
+        }
         kind = kind_of(
             "images" if isinstance(e, ImageEncoder) else "table" for e, _ in prepared.values()
         )
@@ -109,13 +124,15 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         device = choose_device(self.device)
         active = next(iter(prepared.values()))[1]
+        own, further = own_rows(active, kinds, codes, own_codes)
         with for_a_fit(self.progress) as observer:
             trained = train(
                 method,
                 [t for _, t in prepared.values()],
-                torch.from_numpy(codes[known]),
+                torch.from_numpy(codes[kinds.aligned]),
                 len(self.classes_),
-                own=own_rows(active, codes[known], len(unknown), own_codes),
+                own=own,
+                further=further,
                 privacy=privacy,
                 seed=self.seed,
                 device=device,
@@ -194,17 +211,13 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UserError(
                 f"'{stray[0]}' is not a party of this model; it has {', '.join(self.parties_)}"
             )
-        rows = same_rows(tables)
+        has = torch.from_numpy(who_has(tables, present))
+        rows = has.shape[1]
         here = torch.zeros(len(self.parties_), rows, dtype=torch.bool)
         embeddings: dict[int, Tensor] = {}
         own: Tensor | None = None
-        for name, table in tables.items():
+        for (name, table), mask in zip(tables.items(), has, strict=True):
             party = self.parties_[name]
-            mask = torch.as_tensor(
-                np.asarray((present or {}).get(name, np.ones(rows, np.bool_)), np.bool_)
-            )
-            if mask.shape != (rows,):
-                raise UserError(f"present['{name}'] must have {rows} entries, one a row")
             here[party.index] = mask
             encoded = encode(party.encoder, table, name)
             embeddings[party.index] = party.embed([encoded], choose_device(self.device))
