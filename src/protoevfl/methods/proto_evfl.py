@@ -1,17 +1,16 @@
 """Proto-EVFL: class prototypes go down, embeddings and class rates come up, no gradient ever
 crosses.
 
-    round 0   every party trains its extractor on its own rows (no bytes) and uploads embeddings of
-    the aligned rows round t   owner -> party m: prototypes mu^m and the global prior
-              party m: prior by EM over its pool, mixed with the global one; tau epochs of the dual
-              transport cost
-                       on its own rows, self-supervision kept on; uploads new embeddings and its
-                       prior
+    round 0   every party trains its extractor on its own rows (no bytes) and uploads embeddings
+              of the aligned rows
+    round t   owner -> party m: prototypes mu^m and the global prior
+              party m: prior by EM over its pool, mixed with the global one; tau epochs of the
+              dual transport cost on its own rows, self-supervision kept on; uploads new
+              embeddings and its prior
               owner: prototypes and global prior updated
     unseen    a party describes the part of its pool that no aligned row covers (a mixture, no rows)
-    at last   inner layers of the aligned rows cross once, if they are sent at all; the owner trains
-    adaptors, gate and
-              head, with synthetic rows for unseen and rare classes
+    at last   inner layers of the aligned rows cross once, if they are sent at all; the owner
+              trains adaptors, gate and head, with synthetic rows for unseen and rare classes
 
 `rounds.count = 0` is the one-way mode: nothing derived from labels ever leaves the owner.
 docs/methods/proto_evfl.md gives every field, its reason and its ablation.
