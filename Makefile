@@ -12,12 +12,18 @@ export MKL_NUM_THREADS ?= 1
 
 install: .venv/installed
 
-.venv/installed: requirements.txt pyproject.toml
+# Every file is checked against its hash. Where the package index has no CPU build of PyTorch for this Python, the
+# default build is taken; its own packages (CUDA) are then the only ones without a hash.
+REQUIREMENTS := requirements.txt requirements-dev.txt
+HASHED := $(PIP) install --no-compile --no-deps --require-hashes
+TORCH := $(shell sed -n 's/^torch==\([0-9.]*\).*/\1/p' requirements-torch.txt)
+.venv/installed: $(REQUIREMENTS) requirements-torch.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 install"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "this Python cannot make virtual environments: apt install python3-venv"; exit 1; }
-	@echo "installing the pinned packages of requirements.txt into .venv (some minutes the first time)"
+	@echo "installing the pinned packages of $(REQUIREMENTS) into .venv (some minutes the first time)"
 	$(PYTHON) -m venv .venv
-	$(PIP) install --no-compile -r requirements.txt
+	$(HASHED) $(addprefix -r ,$(REQUIREMENTS))
+	$(HASHED) -r requirements-torch.txt 2>/dev/null || { echo "no CPU build of PyTorch found: installing the default build"; $(PIP) install --no-compile torch==$(TORCH); }
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -37,7 +43,7 @@ test-cpus: install
 	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE $(TRAINS)
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=AVX2 OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(TRAINS)
 
-# Time and memory on this machine; the results with their machine are in docs/performance.md.
+# Time and memory on this machine; docs/performance.md and docs/notes/speed.md have what was measured.
 bench: install
 	$(BIN)/python benchmarks/run.py
 

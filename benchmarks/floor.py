@@ -17,9 +17,9 @@ from machine import Line, clock, party, step_seconds, table
 from protoevfl.core import losses
 from protoevfl.core import random as rnd
 from protoevfl.federation.party import Cohort, Rows
-from protoevfl.fit import EAGER_STEPS, Stepper, fit
+from protoevfl.fit import EAGER_STEPS, _Stepper, fit
 from protoevfl.methods.warmup import WarmUpSettings, own_rows, two_views
-from protoevfl.models import BatchNorm, Conv, Linear
+from protoevfl.models import BatchNorm, Linear, _Conv
 from protoevfl.settings.presets import build
 
 
@@ -93,7 +93,7 @@ class Step:
             lr=1e-3,
         )
 
-    def look(self) -> Stepper:
+    def look(self) -> _Stepper:
         """Draws both views of a batch; on a GPU a graph that has been captured."""
         when = (
             torch.zeros((), dtype=torch.int64, device=self.keys.device) if self.keys.is_cuda else 0
@@ -102,7 +102,7 @@ class Step:
         def draw() -> None:
             self.views(self.index, when)
 
-        again = Stepper(draw, self.keys.device)
+        again = _Stepper(draw, self.keys.device)
         for _ in range(EAGER_STEPS + 1):
             again()
         return again
@@ -121,7 +121,7 @@ def traffic(step: Step) -> int:
     """Bytes of one step that no order of work avoids."""
     net, sizes, first = step.cohort.net, list[int](), list[int]()
     hooks = [m.register_forward_hook(lambda _m, _i, out: sizes.append(out.numel() * 4))
-             for m in net.modules() if isinstance(m, Conv | Linear | BatchNorm)]  # fmt: skip
+             for m in net.modules() if isinstance(m, _Conv | Linear | BatchNorm)]  # fmt: skip
     hooks.append(net.register_forward_pre_hook(lambda _m, given: first.append(given[0].numel())))
     step.loss(step.index, 0)
     for hook in hooks:

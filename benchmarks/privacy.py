@@ -38,10 +38,11 @@ from protoevfl.bench.run import RunConfig
 from protoevfl.cli.option_values import settings_for, whole_numbers
 from protoevfl.distributed import choose_device
 from protoevfl.messages import Learn, to
+from protoevfl.observer import Observer
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.protocol import Attempt, Case, attempt, finding
 from protoevfl.reproduction import privacy_tables
-from protoevfl.reproduction.execute import Progress, execute
+from protoevfl.reproduction.execute import execute
 from protoevfl.reproduction.execute import plan as missing
 
 CPU = torch.device("cpu")
@@ -376,14 +377,13 @@ def noise_tables(given: argparse.Namespace, seeds: list[int]) -> None:
     )
     start = time.perf_counter()
 
-    def tell(state: Progress) -> None:
-        print(
-            f"{time.perf_counter() - start:6.1f} s  {state.done}/{state.total} {state.last}",
-            flush=True,
-        )
+    class Printed(Observer):
+        def finished(self, text: str, done: int, total: int) -> None:
+            print(f"{time.perf_counter() - start:6.1f} s  {text}", flush=True)
 
-    state = execute(jobs, path, device=given.device, budget=given.budget, tell=tell)
-    print(f"{state.left_out} left, {len(state.failures)} failed {state.failures or ''}", flush=True)
+    outcome = execute(jobs, path, device=given.device, budget=given.budget, observer=Printed())
+    failed = f"{len(outcome.failures)} failed {outcome.failures or ''}"
+    print(f"{outcome.left_out} left, {failed}", flush=True)
 
 
 def main() -> None:

@@ -75,9 +75,21 @@ def test_clone_and_parameters() -> None:
             "seed": 3,
             "device": "auto",
             "progress": False,
+            "decision": "likeliest",
         }
     )
     assert other.set_params(seed=5).seed == 5
+
+
+def test_a_decision_names_classes_by_thresholds() -> None:
+    x, y = data()
+    model = ProtoEVFLClassifier(overrides=FAST, decision={1: 0.2}, progress=False).fit(x, y)
+    p = model.predict_proba(x)
+    assert np.array_equal(model.predict(x), (p[:, 1] >= 0.2).astype(int))
+    with pytest.raises(UserError, match="decision: '7' is not a class"):
+        ProtoEVFLClassifier(overrides=FAST, decision={7: 0.2}).fit(x, y)
+    with pytest.raises(UserError, match="likeliest, balanced"):
+        ProtoEVFLClassifier(overrides=FAST, decision="careful").fit(x, y)
 
 
 def test_the_same_seed_gives_the_same_model(fitted: ProtoEVFLClassifier) -> None:
@@ -121,6 +133,19 @@ def test_pools_and_rows_without_label_are_learnt_from() -> None:
     assert model.score(x, y) > 0.7
     with pytest.raises(UserError, match="pools has 'shop'"):
         model.fit(x, y, pools={"shop": more["telco"]})
+
+
+def test_rows_that_some_parties_lack_are_learnt_from() -> None:
+    """Whatever stands in the table of a party that lacks a row: it is not looked at."""
+    x, y = data(n=240)
+    has = {"insurer": np.arange(240) % 3 > 0, "telco": np.arange(240) % 4 > 0}
+    model = ProtoEVFLClassifier(overrides=FAST, progress=False).fit(x, y, present=has)
+    assert model.owner_.has_own_model
+    lacked_by_one = 80 + 60 - 2 * 20  # and not by both
+    assert len(model.owner_.memory["further.labels"]) == lacked_by_one
+    blank = {name: np.where(has.get(name, y >= 0)[:, None], x[name], 1e6) for name in x}
+    other = ProtoEVFLClassifier(overrides=FAST, progress=False).fit(blank, y, present=has)
+    assert np.array_equal(model.predict_proba(x, has), other.predict_proba(blank, has))
 
 
 def test_images() -> None:

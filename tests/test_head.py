@@ -125,18 +125,18 @@ class TestMixup:
 
 def test_a_mixed_row_shows_the_parties_that_both_rows_show() -> None:
     present = torch.tensor([[[True, True, False], [False, True, True]]])  # (1, M=2, B=3)
-    found = head.present_in_both(present, torch.tensor([[1, 2, 0]]))
+    found = head._present_in_both(present, torch.tensor([[1, 2, 0]]))
     assert found[0, :, 0].tolist() == [True, False]
     assert found[0, :, 1].tolist() == [False, True]
     assert found[0, :, 2].tolist() == [False, True]  # nothing in common: its own
 
 
 def test_party_dropout_leaves_each_row_a_party() -> None:
-    here = head.drop_parties(keys(E), 3, M, 5000, 0.6)
+    here = head._drop_parties(keys(E), 3, M, 5000, 0.6)
     assert here.any(1).all()
     kept = here.float().mean()
     assert abs(kept - (0.4 + 0.6**M)) < 0.02  # a row that would lose all keeps all
-    assert head.drop_parties(keys(E), 3, M, 50, 0.0).all()
+    assert head._drop_parties(keys(E), 3, M, 50, 0.0).all()
 
 
 class TestDrawn:

@@ -17,9 +17,9 @@ Make = Callable[[Tensor], models.Extractor]
 MAKERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "lenet": (lambda k: models.LeNet(k, 2, 8), (2, 8, 8)),
     "lenet plain": (lambda k: models.LeNet(k, 1, 14, norm=False), (1, 14, 14)),
-    "skip": (lambda k: models.SkipMLP(k, 9), (9,)),
-    "mlp5": (lambda k: models.MLP5(k, 9), (9,)),
-    "mlp5 plain": (lambda k: models.MLP5(k, 9, norm=False), (9,)),
+    "skip": (lambda k: models._SkipMLP(k, 9), (9,)),
+    "mlp5": (lambda k: models._MLP5(k, 9), (9,)),
+    "mlp5 plain": (lambda k: models._MLP5(k, 9, norm=False), (9,)),
 }
 EVERY = pytest.mark.parametrize("name", MAKERS)
 
@@ -107,7 +107,7 @@ def test_image_sides(side: int, channels: int) -> None:
 
 
 def test_convolution_equals_torch() -> None:
-    conv = models.Conv(keys(2), "c", 3, 4)
+    conv = models._Conv(keys(2), "c", 3, 4)
     x = torch.randn(5, 2, 3, 6, 6)
     assert conv.bias is not None
     expected = [F.conv2d(x[:, g], conv.weight[g], conv.bias[g], padding=2) for g in range(2)]
@@ -148,8 +148,8 @@ def test_layers_before_batch_norm_have_no_bias() -> None:
 
 def test_the_extractor_fits_the_rows() -> None:
     assert isinstance(models.extractor((3, 8, 8), keys(1)), models.LeNet)
-    assert isinstance(models.extractor((7,), keys(1)), models.SkipMLP)
-    assert isinstance(models.extractor((7,), keys(1), table="mlp5"), models.MLP5)
+    assert isinstance(models.extractor((7,), keys(1)), models._SkipMLP)
+    assert isinstance(models.extractor((7,), keys(1), table="mlp5"), models._MLP5)
 
 
 def test_bytes_become_fractions_and_floats_stay() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protoevfl.method import Report
-from protoevfl.observer import SILENT, Logged, Observer, Terminal, Together, for_a_fit, in_notebook
+from protoevfl.observer import SILENT, Logged, Observer, Terminal, Together, _in_notebook, for_a_fit
 from protoevfl.progress import Bars
 
 
@@ -38,7 +38,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_notebook_shows_a_bar(notebook: list[str]) -> None:
-    assert in_notebook()
+    assert _in_notebook()
     with for_a_fit("auto") as observer:
         observer.progress("bank: <fit>", 3, 3)
         observer.report(Report("head", 1, 1))

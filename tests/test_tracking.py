@@ -88,7 +88,7 @@ def test_mlflow_gets_parameters_and_metrics(monkeypatch: pytest.MonkeyPatch) -> 
             lambda *args, _name=name, **more: calls.append((_name, *args, *more.values())),
         )
     monkeypatch.setitem(sys.modules, "mlflow", fake)
-    writer = tracking.MLflowWriter("file:here", {"seed": 1})
+    writer = tracking._MLflowWriter("file:here", {"seed": 1})
     writer.number("warm-up/loss (mean)", 0.5, 3)
     writer.close()
     assert ("set_tracking_uri", "file:here") in calls

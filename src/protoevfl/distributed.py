@@ -2,11 +2,13 @@
 -m protoevfl ...`.
 
     rows         each process keeps its own block of the pool on its device (`Dealt`)
-    batch        rows x_b come from whoever holds them:  x_b = sum_r [b in block_r] x_b         (all_reduce)
-    network      process r computes its share of the batch; outputs are put together            (all_reduce)
-    batch-norm   mean and variance of the whole batch from sums over processes                  (all_reduce, both ways)
+    batch        rows x_b come from whoever holds them:  x_b = sum_r [b in block_r] x_b    *
+    network      process r computes its share of the batch; outputs are put together       *
+    batch-norm   mean and variance of the whole batch from sums over processes             * **
     loss         of the whole batch, the same in every process: in-batch negatives stay
-    gradients    averaged over processes, as DistributedDataParallel does                       (all_reduce)
+    gradients    averaged over processes, as DistributedDataParallel does                  *
+
+    * by all_reduce   ** in the backward pass, too
 
 So the result is that of one process up to the order of sums. `DistributedDataParallel` itself is
 not used: it averages losses of separate batches (NT-Xent would lose its negatives, the transport
@@ -48,7 +50,7 @@ def count() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def block(rows: int) -> slice:
+def _block(rows: int) -> slice:
     """The rows of 0..rows-1 that are this process's share; sizes differ by one at most."""
     me, all_ = dist.get_rank(), count()
     return slice(rows * me // all_, rows * (me + 1) // all_)
@@ -71,12 +73,12 @@ class _Summed(torch.autograd.Function):
         return _sum(gradients[0].clone())
 
 
-def summed(x: Tensor) -> Tensor:
+def _summed(x: Tensor) -> Tensor:
     """The sum over processes of x, on each of them; differentiable."""
     return cast(Tensor, _Summed.apply(x))  # type: ignore[no-untyped-call]
 
 
-def whole(part: Tensor, rows: int, where: slice) -> Tensor:
+def _whole(part: Tensor, rows: int, where: slice) -> Tensor:
     """(G, rows, ...) on every process from the parts (G, share, ...) of all."""
     full = part.new_zeros(part.shape[0], rows, *part.shape[2:])
     full[:, where] = part
@@ -117,7 +119,7 @@ class _Together(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, part: Tensor, rows: int, where: slice) -> Tensor:
         ctx.where = where
-        return whole(part, rows, where)
+        return _whole(part, rows, where)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -128,7 +130,7 @@ def split(net: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """net(x) for x (G, B, ...) -> (G, B, w), each process for its own rows of the batch."""
     if not _Batch.split:
         return net(x)
-    where, _Batch.rows = block(x.shape[1]), x.shape[1]
+    where, _Batch.rows = _block(x.shape[1]), x.shape[1]
     try:
         part = net(x[:, where])
     finally:
@@ -141,9 +143,9 @@ def normalise(x: Tensor, rows: int) -> tuple[Tensor, Tensor, Tensor, int]:
     values a channel."""
     axes, like = [0, *range(2, x.dim())], (1, -1, *[1] * (x.dim() - 2))
     n = rows * x.shape[2:].numel()
-    mean = summed(x.sum(axes)) / n
+    mean = _summed(x.sum(axes)) / n
     centred = x - mean.view(like)
-    var = summed(centred.square().sum(axes)) / n
+    var = _summed(centred.square().sum(axes)) / n
     return centred * (var + 1e-5).rsqrt().view(like), mean.detach(), var.detach(), n
 
 
@@ -204,16 +206,16 @@ class Dealt:
 
     def take(self, index: Tensor) -> Tensor:
         """The rows at index (G, B) -> (G, B, ...)."""
-        mine, at = self._place(index)
+        held_here, at = self._place(index)
         members = torch.arange(len(self), device=self.device)[:, None]
-        found = self.local[members, at]
-        return _sum(found * mine.view(*mine.shape, *[1] * (found.dim() - 2)))
+        rows = self.local[members, at]
+        return _sum(rows * held_here.view(*held_here.shape, *[1] * (rows.dim() - 2)))
 
     def gather(self, dim: int, index: Tensor) -> Tensor:
         """x[g, index[g, b, f], f] -> (G, B, F), as a tensor's `gather` along rows."""
         assert dim == 1
-        mine, at = self._place(index)
-        return _sum(self.local.gather(1, at) * mine)
+        held_here, at = self._place(index)
+        return _sum(self.local.gather(1, at) * held_here)
 
     def _place(self, index: Tensor) -> tuple[Tensor, Tensor]:
         at = index - self.start
@@ -224,7 +226,7 @@ class Dealt:
         """`work` of all rows, (G, n, ...) -> (G, n, k), each process for its own; the results on
         every process."""
         part = work(self.local)
-        return whole(part, self.rows, slice(self.start, self.start + part.shape[1]))
+        return _whole(part, self.rows, slice(self.start, self.start + part.shape[1]))
 
 
 def deal(rows: Iterable[Tensor], device: torch.device) -> Tensor:
@@ -236,7 +238,7 @@ def deal(rows: Iterable[Tensor], device: torch.device) -> Tensor:
         return torch.stack(members).to(device)
     if n < count():
         raise UserError(f"{count()} processes cannot share {n} row(s); start fewer")
-    where = block(n)
+    where = _block(n)
     return cast(Tensor, Dealt(torch.stack([x[where] for x in members]).to(device), where.start, n))
 
 

@@ -32,9 +32,19 @@ from protoevfl.pipeline.train import Trained, train
 from protoevfl.rows.encoders import Encoder, ImageEncoder
 from protoevfl.rows.frames import Parties, row_count
 from protoevfl.rows.ids import IdRules
-from protoevfl.rows.in_memory import encode, encode_labels, named, own_rows, prepare, same_rows
+from protoevfl.rows.in_memory import (
+    RowKinds,
+    encode,
+    encode_labels,
+    named,
+    own_rows,
+    prepare,
+    who_has,
+)
 from protoevfl.rows.table import PartyTable
+from protoevfl.settings.config import LabelConfig
 from protoevfl.settings.method_choice import choose_method, kind_of, method_facts, privacy_of
+from protoevfl.validation import checked
 
 __all__ = ["Parties", "ProtoEVFLClassifier"]
 
@@ -46,6 +56,8 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     50}
     seed             of everything random; the same seed gives the same model
     device           "auto", "cpu" or "cuda"
+    decision         which class `predict` names: "likeliest", "balanced" (as if classes were
+                     equally frequent), or {class: threshold}
     progress         "auto" shows a bar in a notebook or terminal, True always, False never
     """
 
@@ -57,6 +69,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         device: str = "auto",
         progress: bool | str = "auto",
+        decision: str | Mapping[Any, float] = "likeliest",
     ) -> None:
         self.method = method
         self.preset = preset
@@ -64,6 +77,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         self.device = device
         self.progress = progress
+        self.decision = decision
 
     # ------------------------------------------------------------ fit
 
@@ -73,25 +87,33 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels: Any,
         pools: Mapping[str, Any] | None = None,
         pool_labels: Any = None,
+        present: Mapping[str, Any] | None = None,
     ) -> Self:
         """Train on tables with the same rows in the same order.
 
         labels        (n,) of these rows, None or NaN where unknown
         pools         each party's own rows that the others do not have
         pool_labels   labels of the first party's pool: its own model learns from them
+        present       {name: (n,) true or false}: which rows a party has; those named by nobody
+                      count as everybody's. Other values of its table are not looked at.
         """
         tables = named(parties)
-        rows = same_rows(tables)
+        has = who_has(tables, present)
+        rows = has.shape[1]
         codes, own_codes = self._class_numbers(
             labels, rows, pool_labels, pools or {}, next(iter(tables))
         )
-        known, unknown = np.flatnonzero(codes >= 0), np.flatnonzero(codes < 0)
+        self._label().rule([str(c) for c in self.classes_])  # refuses what is no class
+        kinds = RowKinds.of(has, codes)
         pools = dict(pools or {})
         if stray := sorted(set(pools) - set(tables)):
             raise UserError(
                 f"pools has '{stray[0]}', which is not among the parties {', '.join(tables)}"
             )
-        prepared = {n: prepare(n, t, pools.get(n), known, unknown) for n, t in tables.items()}
+        prepared = {
+            name: prepare(name, table, pools.get(name), kinds, m)
+            for m, (name, table) in enumerate(tables.items())
+        }
         kind = kind_of(
             "images" if isinstance(e, ImageEncoder) else "table" for e, _ in prepared.values()
         )
@@ -102,13 +124,15 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         device = choose_device(self.device)
         active = next(iter(prepared.values()))[1]
+        own, further = own_rows(active, kinds, codes, own_codes)
         with for_a_fit(self.progress) as observer:
             trained = train(
                 method,
                 [t for _, t in prepared.values()],
-                torch.from_numpy(codes[known]),
+                torch.from_numpy(codes[kinds.aligned]),
                 len(self.classes_),
-                own=own_rows(active, codes[known], len(unknown), own_codes),
+                own=own,
+                further=further,
                 privacy=privacy,
                 seed=self.seed,
                 device=device,
@@ -138,12 +162,23 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes, self.classes_ = encode_labels(np.array(both, object), rows + more)
         return codes[:rows], codes[rows:]
 
+    def _label(self) -> LabelConfig:
+        """`decision`, checked as in a configuration file."""
+        if isinstance(self.decision, str):
+            given: str | dict[str, float] = self.decision
+        else:
+            given = {str(name): threshold for name, threshold in self.decision.items()}
+        values = {"party": "first", "column": "label", "decision": given}
+        return checked(LabelConfig, values, "ProtoEVFLClassifier")
+
     def _keep(
         self, trained: Trained, encoders: Mapping[str, Encoder], tables: Sequence[PartyTable]
     ) -> None:
         nothing = torch.zeros(0, dtype=torch.int64)
         names = [str(c) for c in self.classes_]
-        self.owner_: StoredOwner = trained.stored_owner(list(encoders), names, "label", nothing, {})
+        self.owner_: StoredOwner = trained.stored_owner(
+            list(encoders), names, self._label(), nothing, {}
+        )
         self.party_names_ = tuple(encoders)
         self.parties_ = {
             name: StoredParty(
@@ -176,17 +211,13 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UserError(
                 f"'{stray[0]}' is not a party of this model; it has {', '.join(self.parties_)}"
             )
-        rows = same_rows(tables)
+        has = torch.from_numpy(who_has(tables, present))
+        rows = has.shape[1]
         here = torch.zeros(len(self.parties_), rows, dtype=torch.bool)
         embeddings: dict[int, Tensor] = {}
         own: Tensor | None = None
-        for name, table in tables.items():
+        for (name, table), mask in zip(tables.items(), has, strict=True):
             party = self.parties_[name]
-            mask = torch.as_tensor(
-                np.asarray((present or {}).get(name, np.ones(rows, np.bool_)), np.bool_)
-            )
-            if mask.shape != (rows,):
-                raise UserError(f"present['{name}'] must have {rows} entries, one a row")
             here[party.index] = mask
             encoded = encode(party.encoder, table, name)
             embeddings[party.index] = party.embed([encoded], choose_device(self.device))
@@ -201,8 +232,9 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, parties: Any, present: Mapping[str, Any] | None = None) -> NDArray[Any]:
         """(n,) classes, as the labels spelt them."""
-        found: NDArray[Any] = self.classes_[self.predict_proba(parties, present).argmax(1)]
-        return found
+        probabilities = torch.from_numpy(self.predict_proba(parties, present))
+        labels: NDArray[Any] = self.classes_[self.owner_.choose(probabilities).numpy()]
+        return labels
 
     def score(self, parties: Any, labels: Any, sample_weight: Any = None) -> float:
         """Accuracy."""

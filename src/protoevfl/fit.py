@@ -33,7 +33,7 @@ def adamw(
     return torch.optim.AdamW(params, lr=lr, weight_decay=weight_decay, fused=True, capturable=cuda)
 
 
-def sgd(
+def _sgd(
     parameters: Iterable[nn.Parameter],
     lr: float | Tensor,
     weight_decay: float,
@@ -45,7 +45,7 @@ def sgd(
     )
 
 
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "sgd": sgd}
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adamw, "sgd": _sgd}
 
 
 def cosine(step: int, steps: int) -> float:
@@ -53,14 +53,16 @@ def cosine(step: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * step / max(1, steps)))
 
 
-class Stepper:
+class _Stepper:
     """One optimisation step, replayed as a CUDA graph after the first few where that is
     possible."""
 
     def __init__(self, step: Callable[[], None], device: torch.device, graph: bool = True) -> None:
         self.step, self.done = step, 0
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.stream = torch.cuda.Stream(device) if graph and device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.stream = None
+        if graph and device.type == "cuda":
+            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self) -> None:
         if self.stream is None:
@@ -136,7 +138,7 @@ def fit(
         position += 1  # a tensor is changed in place, as the graph needs
         counter += 1
 
-    run = Stepper(step, device, graph and distributed.count() == 1)
+    run = _Stepper(step, device, graph and distributed.count() == 1)
     done = 0
     for epoch in range(epochs):
         shuffled = rnd.permutation(keys, purpose, epoch, rows)

@@ -116,7 +116,7 @@ def _spread(present: Tensor) -> Tensor:
     return present.unsqueeze(-1) if present.dim() == 1 else present
 
 
-def partners(keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
+def _partners(keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
     """The row (E, B) each row of a batch is mixed with."""
     return rnd.permutation(keys, "partner", step, rows)
 
@@ -127,20 +127,20 @@ def mixup(
     """lam (f, y) + (1 - lam) (f, y)[other row]; f (E, M, B, d), y (E, B, Z); one lam a member and
     step."""
     lam = rnd.beta_symmetric(keys, "mixup", step, (1,), alpha)  # (E, 1)
-    other = partners(keys, step, y.shape[1])
+    other = _partners(keys, step, y.shape[1])
     f2 = f.gather(2, other[:, None, :, None].expand_as(f))
     y2 = y.gather(1, other[:, :, None].expand_as(y))
     return torch.lerp(f2, f, lam[:, :, None, None]), torch.lerp(y2, y, lam[:, :, None])
 
 
-def present_in_both(present: Tensor, other: Tensor) -> Tensor:
+def _present_in_both(present: Tensor, other: Tensor) -> Tensor:
     """The parties (E, M, B) present in a row and in its partner; a row that would lose all keeps
     its own."""
     both = present & present.gather(2, other[:, None].expand_as(present))
     return torch.where(both.any(1, keepdim=True), both, present)
 
 
-def drop_parties(keys: Tensor, step: rnd.Counter, parties: int, rows: int, rate: float) -> Tensor:
+def _drop_parties(keys: Tensor, step: rnd.Counter, parties: int, rows: int, rate: float) -> Tensor:
     """A mask (E, M, B): each party missing with probability `rate`; a row that would lose all keeps
     all."""
     here = rnd.uniform(keys, "party-dropout", step, (parties, rows)) >= rate
@@ -192,15 +192,15 @@ def train_head(
     def loss(index: Tensor, step: rnd.Counter) -> Tensor:
         x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
         present = (
-            drop_parties(keys, step, parties, index.shape[1], s.party_dropout)
+            _drop_parties(keys, step, parties, index.shape[1], s.party_dropout)
             if s.party_dropout
             else None
         )
         start = n
         for extra, shares in zip(extras, edges, strict=True):
-            mine = (index >= start) & (index < start + extra.rows)  # (E, B)
+            drawn = (index >= start) & (index < start + extra.rows)  # (E, B)
             x = torch.where(
-                mine[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x
+                drawn[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x
             )
             start += extra.rows
         t, w = y[index], weight.gather(1, index)
@@ -209,7 +209,7 @@ def train_head(
         if s.mixup:
             x, both = mixup(x, torch.cat([t, w[..., None]], -1), keys, step, s.mixup)
             if present is not None:
-                present = present_in_both(present, partners(keys, step, index.shape[1]))
+                present = _present_in_both(present, _partners(keys, step, index.shape[1]))
             t, w = both[..., :-1], both[..., -1]
         return soft_cross_entropy(net(x, present, step), t, w)
 

@@ -4,7 +4,7 @@ Every parameter and buffer is (G, ...), so a member is a slice and stacking is c
 Members are initialised from their own key, hence equal alone and stacked. Layers in front of
 batch-norm have no bias. Convolutions run as one grouped convolution, linear layers as one batched
 product: measured on one H200 at about a tenth of the time of a loop over 20 networks
-(docs/performance.md).
+(docs/notes/speed.md).
 """
 
 import math
@@ -24,24 +24,18 @@ def _init(keys: Tensor, name: str, shape: tuple[int, ...], fan_in: int) -> nn.Pa
 class Linear(nn.Module):
     """y = x W + b for each member: x (G, B, i) -> (G, B, o)."""
 
-    def __init__(
-        self, keys: Tensor, name: str, i: int, o: int, bias: bool = True, zero: bool = False
-    ) -> None:
+    def __init__(self, keys: Tensor, name: str, i: int, o: int, bias: bool = True) -> None:
         super().__init__()
         self.weight = _init(keys, name, (i, o), i)
-        if zero:
-            self.weight.data.zero_()
         self.bias = nn.Parameter(torch.zeros(len(keys), 1, o, device=keys.device)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return (
-            torch.bmm(x, self.weight)
-            if self.bias is None
-            else torch.baddbmm(self.bias, x, self.weight)
-        )
+        if self.bias is None:
+            return torch.bmm(x, self.weight)
+        return torch.baddbmm(self.bias, x, self.weight)
 
 
-class Conv(nn.Module):
+class _Conv(nn.Module):
     """5x5 (or kxk) convolution of each member: x (B, G*ci, H, W) -> (B, G*co, H, W)."""
 
     def __init__(
@@ -121,14 +115,10 @@ class LeNet(Extractor):
     def __init__(self, keys: Tensor, c: int, side: int, width: int = 84, norm: bool = True) -> None:
         super().__init__()
         self.width, flat = width, 16 * (side // 2 // 2) ** 2
-        self.conv1, self.conv2 = (
-            Conv(keys, "conv1", c, 6, bias=not norm),
-            Conv(keys, "conv2", 6, 16, bias=not norm),
-        )
-        self.fc1, self.fc2 = (
-            Linear(keys, "fc1", flat, 120, not norm),
-            Linear(keys, "fc2", 120, width, not norm),
-        )
+        self.conv1 = _Conv(keys, "conv1", c, 6, bias=not norm)
+        self.conv2 = _Conv(keys, "conv2", 6, 16, bias=not norm)
+        self.fc1 = Linear(keys, "fc1", flat, 120, not norm)
+        self.fc2 = Linear(keys, "fc2", 120, width, not norm)
         self.bn1: nn.Module = BatchNorm(keys, 6) if norm else nn.Identity()
         self.bn2: nn.Module = BatchNorm(keys, 16) if norm else nn.Identity()
         self.bn3: nn.Module = BatchNorm(keys, 120) if norm else nn.Identity()
@@ -137,7 +127,7 @@ class LeNet(Extractor):
     def layers(self, x: Tensor) -> dict[str, Tensor]:
         g = len(x)
         x = x.transpose(0, 1).flatten(1, 2)  # (B, G*c, H, W)
-        # a grouped convolution in a fifth of the time (docs/performance.md)
+        # a grouped convolution in a fifth of the time (docs/notes/speed.md)
         if g > 1 and not x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
         x = F.relu(F.max_pool2d(self.bn1(self.conv1(x)), 2))  # (B, G*6, H/2, W/2)
@@ -157,7 +147,7 @@ class WideNet(Extractor):
         self.width = width
         channels = (c, 32, 32, 64, 64)
         self.convs = nn.ModuleList(
-            Conv(keys, f"conv{n}", i, o, k=3, bias=False)
+            _Conv(keys, f"conv{n}", i, o, k=3, bias=False)
             for n, (i, o) in enumerate(zip(channels, channels[1:], strict=False))
         )
         self.norms = nn.ModuleList(BatchNorm(keys, o) for o in channels[1:])
@@ -180,17 +170,15 @@ class WideNet(Extractor):
         return {"output": F.relu(rows_norm(self.last_norm, self.linear(flat)))}
 
 
-class SkipMLP(Extractor):
+class _SkipMLP(Extractor):
     """Two-layer perceptron plus a linear path that keeps the columns' linear information; for
     tables."""
 
     def __init__(self, keys: Tensor, columns: int, width: int = 64, hidden: int = 128) -> None:
         super().__init__()
         self.width = width
-        self.fc1, self.fc2 = (
-            Linear(keys, "fc1", columns, hidden, False),
-            Linear(keys, "fc2", hidden, width, False),
-        )
+        self.fc1 = Linear(keys, "fc1", columns, hidden, False)
+        self.fc2 = Linear(keys, "fc2", hidden, width, False)
         self.skip = Linear(keys, "skip", columns, width, False)
         self.bn1, self.bn2 = BatchNorm(keys, hidden), BatchNorm(keys, width, affine=False)
 
@@ -199,7 +187,7 @@ class SkipMLP(Extractor):
         return {"output": rows_norm(self.bn2, self.fc2(hidden) + self.skip(x)), "hidden": hidden}
 
 
-class MLP5(Extractor):
+class _MLP5(Extractor):
     """Five linear layers, as the paper prints for tables; batch-norm unless `norm` is off."""
 
     def __init__(
@@ -238,8 +226,8 @@ def extractor(
     if len(shape) == 3:
         return LeNet(keys, shape[0], shape[1], width or 84, norm=norm)
     if table == "mlp5":
-        return MLP5(keys, shape[0], width or 64, norm=norm)
-    return SkipMLP(keys, shape[0], width or 64)
+        return _MLP5(keys, shape[0], width or 64, norm=norm)
+    return _SkipMLP(keys, shape[0], width or 64)
 
 
 def inputs(rows: Tensor) -> Tensor:
@@ -257,11 +245,11 @@ def embed(
     """Embeddings (G, n, width) of stored rows (G, n, ...), evaluation mode, several layers side by
     side."""
     if isinstance(rows, distributed.Dealt):
-        return rows.whole(lambda mine: embed(net, mine, layers, batch))
+        return rows.whole(lambda share: embed(net, share, layers, batch))
     net.eval()
     parts = []
     for start in range(0, max(1, rows.shape[1]), batch):  # no rows give embeddings of no rows
-        found = net.layers(inputs(rows[:, start : start + batch]))  # type: ignore[operator]
-        parts.append(torch.cat([found[name] for name in layers], -1))
+        by_layer = net.layers(inputs(rows[:, start : start + batch]))  # type: ignore[operator]
+        parts.append(torch.cat([by_layer[name] for name in layers], -1))
     net.train()
     return torch.cat(parts, 1)

@@ -2,7 +2,7 @@
 
     federation.train(observer)
 
-`Observer` itself is silent. `Terminal` draws bars, `Notebook` an HTML bar, `Logged` writes a log,
+`Observer` itself is silent. `Terminal` draws bars, `_Notebook` an HTML bar, `Logged` writes a log,
 `tracking.Tracked` feeds MLflow and TensorBoard; `Together` passes everything on to several of them.
 """
 
@@ -29,6 +29,9 @@ class Observer:
     def note(self, text: str) -> None:
         """A sentence that is to stay."""
 
+    def finished(self, text: str, done: int, total: int) -> None:
+        """One of `total` runs has ended, well or not; `text` says how."""
+
 
 SILENT = Observer()
 
@@ -51,9 +54,13 @@ class Together(Observer):
         for observer in self.observers:
             observer.note(text)
 
+    def finished(self, text: str, done: int, total: int) -> None:
+        for observer in self.observers:
+            observer.finished(text, done, total)
+
 
 class Terminal(Observer):
-    """Two bars, one for the method's phases and one for the work within; notes stand above them."""
+    """Bars for all runs, for the method's phases and for the work within; notes stand above."""
 
     def __init__(self, bars: Bars, title: str = "") -> None:
         self.bars = bars
@@ -72,9 +79,13 @@ class Terminal(Observer):
     def note(self, text: str) -> None:
         self.bars.note(text)
 
+    def finished(self, text: str, done: int, total: int) -> None:
+        self.bars.show("runs", done, total, "all runs")
+        self.bars.note(text)
+
 
 class Logged(Observer):
-    """One line of the log per report."""
+    """One line of the log per report and per finished run."""
 
     def __init__(self, log: logging.Logger, title: str = "", level: int = logging.INFO) -> None:
         self.log = log
@@ -88,8 +99,11 @@ class Logged(Observer):
             report.steps, figures,
         )  # fmt: skip
 
+    def finished(self, text: str, done: int, total: int) -> None:
+        self.log.info("%s", text)
 
-class Notebook(Observer):
+
+class _Notebook(Observer):
     """An HTML bar that is drawn anew at most four times a second."""
 
     def __init__(self) -> None:
@@ -120,7 +134,7 @@ class Notebook(Observer):
         )
 
 
-def in_notebook() -> bool:
+def _in_notebook() -> bool:
     """Whether a Jupyter kernel runs this."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
@@ -130,8 +144,8 @@ def in_notebook() -> bool:
 def for_a_fit(wanted: bool | str) -> Iterator[Observer]:
     """The observer of a `fit`: a notebook's bar, the terminal's bars ("auto": if there is one), or
     nobody."""
-    if wanted and in_notebook():
-        bar = Notebook()
+    if wanted and _in_notebook():
+        bar = _Notebook()
         yield bar
         bar.close()
         return

@@ -25,14 +25,14 @@ Step = Callable[[int, int], None]  # (done, total); total 0 means that it is not
 
 
 @dataclass
-class Output:
+class _Output:
     """How much is told; the command line sets it once (--quiet, --json)."""
 
     quiet: bool = False
     json: bool = False
 
 
-OUTPUT = Output()
+OUTPUT = _Output()
 
 
 def is_secondary_rank() -> bool:
@@ -45,6 +45,19 @@ def note(text: str) -> None:
     """One line of comment for the user, unless --quiet."""
     if not OUTPUT.quiet:
         print(text, file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(7.26), duration(95), duration(7300)
+    ('7.3 s', '1 min 35 s', '2 h 1 min')
+    """
+    seconds = round(seconds, 1)  # so that 59.97 is a minute and not 60.0 s
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
 
 
 class Bars:
@@ -105,7 +118,7 @@ def bar(title: str, total: int = 0, visible: bool | None = None) -> Iterator[Ste
     """One bar; gives the function that moves it."""
     with Bars(visible) as bars:
         bars.show(title, 0, total)
-        yield lambda done, of: bars.show(title, done, of or total)
+        yield lambda done, known_total: bars.show(title, done, known_total or total)
 
 
 def _rich_progress() -> Any:

@@ -38,14 +38,14 @@ class Tracker(Observer):
         self.steps[report.phase] = step = max(
             report.step, self.steps.get(report.phase, 0) + (not report.step)
         )
-        for name, value in numbers(report.values):
+        for name, value in _numbers(report.values):
             self._write(f"{report.phase}/{name}", value, step)
         if report.steps:
             self._write(f"{report.phase}/progress", report.step / report.steps, step)
 
     def finish(self, metrics: Mapping[str, Any]) -> None:
         """The figures of a finished run."""
-        for name, value in numbers({k: v for k, v in metrics.items() if k != "history"}):
+        for name, value in _numbers({k: v for k, v in metrics.items() if k != "history"}):
             self._write(f"final/{name}", value, 0)
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Tracker(Observer):
             writer.number(name, value, step)
 
 
-class MLflowWriter:
+class _MLflowWriter:
     """One MLflow run; `where` is a tracking URI, else MLflow's own default."""
 
     def __init__(self, where: str, settings: Mapping[str, Any]) -> None:
@@ -78,7 +78,7 @@ class MLflowWriter:
         self.mlflow.end_run()
 
 
-class TensorBoardWriter:
+class _TensorBoardWriter:
     """Event files in a folder."""
 
     def __init__(self, where: str, settings: Mapping[str, Any]) -> None:
@@ -97,8 +97,8 @@ class TensorBoardWriter:
 
 
 WRITERS: dict[str, Callable[[str, Mapping[str, Any]], Writer]] = {
-    "mlflow": MLflowWriter,
-    "tensorboard": TensorBoardWriter,
+    "mlflow": _MLflowWriter,
+    "tensorboard": _TensorBoardWriter,
 }
 
 
@@ -126,19 +126,19 @@ def check(name: str) -> None:
         raise UserError(f"tracking with {name} needs it installed: pip install 'protoevfl[{name}]'")
 
 
-def numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+def _numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """Every number in nested mappings and lists, with its path as a name; texts, flags and None are
     left out.
 
-    >>> list(numbers({"loss": 0.5, "prior": [0.2, 0.8], "test": {"auc": None, "accuracy": 1}}))
+    >>> list(_numbers({"loss": 0.5, "prior": [0.2, 0.8], "test": {"auc": None, "accuracy": 1}}))
     [('loss', 0.5), ('prior/0', 0.2), ('prior/1', 0.8), ('test/accuracy', 1.0)]
     """
     for name, value in values.items():
         if hasattr(value, "tolist"):
             value = value.tolist()
         if isinstance(value, Mapping):
-            yield from numbers(value, f"{prefix}{name}/")
+            yield from _numbers(value, f"{prefix}{name}/")
         elif isinstance(value, list | tuple):
-            yield from numbers({str(i): v for i, v in enumerate(value[:100])}, f"{prefix}{name}/")
+            yield from _numbers({str(i): v for i, v in enumerate(value[:100])}, f"{prefix}{name}/")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{prefix}{name}", float(value)

@@ -93,6 +93,34 @@ class Listed:
         return tuple(names)
 
 
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """One of a few texts, or a table of numbers between 0 and 1 by name."""
+
+    names: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return f"one of {', '.join(self.names)}, or a table of thresholds between 0 and 1 per class"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Schema]) -> Schema:
+        function = {"type": "no-info", "function": self._rule}
+        return {"type": "function-plain", "function": function}
+
+    def _rule(self, value: Any) -> str | dict[str, float]:
+        if isinstance(value, str) and value in self.names:
+            return value
+        if not isinstance(value, dict) or not value:
+            raise ValueError(self.words)
+        if not all(_is_number(v) and 0 < v < 1 for v in value.values()):
+            raise ValueError(self.words)
+        return {str(name): float(v) for name, v in value.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 TEXT = Annotated[str, Matching(r"\S", "a text in quotes")]
 NAMES = Annotated[tuple[str, ...], Listed()]
 
@@ -108,11 +136,11 @@ def wanted(hint: Any, none: str = "") -> str:
     for rule in rules:
         if isinstance(rule, OneOf):
             return f"one of {', '.join(rule.names)}{none}"
-        if isinstance(rule, Matching | Listed):
+        if isinstance(rule, Matching | Listed | Decided):
             return rule.words + none
-    of = typing.get_args(bare)
-    if typing.get_origin(bare) is tuple and of[-1] is not Ellipsis:
-        return f"a list of {len(of)} numbers{none}"
+    arguments = typing.get_args(bare)
+    if typing.get_origin(bare) is tuple and arguments[-1] is not Ellipsis:
+        return f"a list of {len(arguments)} numbers{none}"
     kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text",
              tuple: "a list", Path: "a text in quotes"}  # fmt: skip
     text = kinds.get(typing.get_origin(bare) or bare, "a table ([...] with keys below it)")
@@ -251,7 +279,10 @@ class _Place:
         if not self.dotted:
             return f"{self.section(path)} has no key '{key}'; {nearest(key, known)}"
         group = "".join(f"{part}." for part in path)
-        return f"{self.name} has no setting '{group}{key}'; {nearest(group + key, [group + k for k in known])}"
+        return (
+            f"{self.name} has no setting '{group}{key}'; "
+            f"{nearest(group + key, [group + k for k in known])}"
+        )
 
     def missing(self, path: list[Any], key: str) -> str:
         return f"{self.section(path)} needs the key '{key}'"
@@ -287,8 +318,8 @@ def _validated(cls: type[T], values: Any, place: _Place, given: Mapping[str, Any
     except RecursionError:
         raise UserError(f"{place.name} is nested too deeply; settings need few levels") from None
     try:
-        found: T = _adapter(typing.cast(Any, cls)).validate_json(text, strict=True, extra="forbid")
-        return found
+        built: T = _adapter(typing.cast(Any, cls)).validate_json(text, strict=True, extra="forbid")
+        return built
     except UserError as error:  # of a __post_init__: values that do not go together
         raise UserError(str(error) if place.dotted else f"{place.name}: {error}") from None
     except ValidationError as error:
@@ -313,7 +344,9 @@ def _line(cls: type, values: Any, problem: Any, place: _Place, given: Collection
                 return place.missing(path, part)
             hint = known[part]
         else:
-            rows = [of for of in typing.get_args(bare) if dataclasses.is_dataclass(of)]
+            rows = [
+                argument for argument in typing.get_args(bare) if dataclasses.is_dataclass(argument)
+            ]
             if not rows:
                 break
             hint = rows[0]
@@ -364,7 +397,9 @@ def parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
             hint, *more = typing.get_args(hint)
             rules += tuple(more)
         elif _optional(hint):
-            (hint,) = (of for of in typing.get_args(hint) if of is not types.NoneType)
+            (hint,) = (
+                argument for argument in typing.get_args(hint) if argument is not types.NoneType
+            )
         else:
             return hint, rules
 

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from protoevfl.audit import figures
 from protoevfl.audit.figures import (
-    attributes,
     cases,
+    columns,
     extra,
     findings,
     inversion,
+    pools,
     seen_by,
     threats,
     utility,
@@ -27,7 +28,15 @@ from protoevfl.bench.run import RunConfig
 from protoevfl.core import random as rnd
 from protoevfl.core.prototypes import class_means
 from protoevfl.federation.owner import LabelOwner
-from protoevfl.messages import Embeddings, Learn, Learned, Message, WarmUp
+from protoevfl.messages import (
+    Describe,
+    Embeddings,
+    Learn,
+    Learned,
+    Message,
+    Statistics,
+    WarmUp,
+)
 from protoevfl.privacy.attacks.inversion import invert
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import PrivacySettings
@@ -217,22 +226,31 @@ def test_figures_are_means_over_seeds() -> None:
     )
 
 
-def test_columns_within_the_embeddings_are_inferred() -> None:
+def test_columns_within_the_embeddings_are_rebuilt_by_name() -> None:
     f = embeddings(0, 1)
     value = (f[:, 3] > 0).float()
     rows = torch.stack([f[:, 4], value, 1 - value, torch.full((ROWS,), 2.0)], 1)
-    found = attributes([recording(rows=rows, spans=((0, 1), (1, 3), (3, 4)))])
-    assert set(found) == {"column 1, number", "column 2, category"}  # the third never changes
-    assert found["column 1, number"]["from embeddings"] > 0.8
-    assert found["column 1, number"]["from the label alone"] < 0.5
-    assert (
-        found["column 2, category"]["from embeddings"]
-        > found["column 2, category"]["commonest value"]
-    )
+    spans = ((0, 1), (1, 3), (3, 4))
+    names = {1: ("pay", "town", "always")}
+    found = columns([recording(parties=2, rows=rows, spans=spans)], names)["party"]
+    assert list(found) == ["pay", "town", "always"]
+    assert found["pay"]["from what it sends"] > 0.6 > found["pay"]["from the label alone"]
+    assert found["town"]["from what it sends"] > found["town"]["from the label alone"]
+    assert found["always"]["from what it sends"] == 0
 
 
-def test_images_have_no_columns_to_infer() -> None:
-    assert attributes([recording()]) == {}
+def test_images_have_no_columns_to_rebuild() -> None:
+    assert columns([recording()], {}) == {}
+
+
+def test_statistics_of_the_pool_are_held_against_its_rows() -> None:
+    inside, outside = normal(1, 40, 3), normal(2, 40, 3)
+    ones = torch.ones(1, 40)
+    exact = Statistics(inside[None], inside[None].abs(), ones, torch.ones(1))
+    sent = [(1, Describe(0), exact)]
+    found = pools([recording(transcript=sent, described={1: (inside, outside)})])["party"]
+    assert (found["auc"], found["matched"]) == (1.0, 1.0)
+    assert pools([recording()]) == {}
 
 
 @pytest.mark.parametrize(
@@ -241,7 +259,7 @@ def test_images_have_no_columns_to_infer() -> None:
 def test_where_nothing_crossed_nothing_is_rebuilt_or_inferred(transcript: list[Any]) -> None:
     quiet = [recording(transcript=transcript, spans=((0, WIDTH),))]
     assert inversion(quiet) == {}
-    assert attributes(quiet) == {}
+    assert columns(quiet, {}) == {}
 
 
 def test_utility_is_the_mean_over_seeds_and_leaves_the_active_party_out() -> None:

@@ -7,13 +7,23 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.audit.record import Recording, Warm, one_way_of, privacy_of, record, record_both
+from protoevfl.audit.record import (
+    Recording,
+    Warm,
+    one_way_of,
+    privacy_of,
+    record,
+    record_both,
+    shuffle_labels,
+)
 from protoevfl.bench import run
 from protoevfl.bench.run import RunConfig
 from protoevfl.errors import UserError
 from protoevfl.messages import Learn, WarmUp, payload_bytes
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.dataset import Dataset
+from protoevfl.rows.table import Further, OwnRows
+from tests.tiny import owner as tiny_owner
 from tests.tiny import short
 
 ROWS, TRAIN, CLASSES = 120, 100, 3
@@ -193,3 +203,23 @@ def test_privacy_settings_are_told_apart_and_the_configuration_stays_as_it_is() 
     assert plain.overrides == short("proto_evfl")
     assert privacy.rank == 3
     assert privacy_of(plain)[0] == plain
+
+
+def test_a_canary_moves_every_label_the_owner_has_and_keeps_their_counts() -> None:
+    owner = tiny_owner()
+    shared, further, rest = len(owner.labels), 5, 40
+    more = torch.arange(further + rest) % CLASSES
+    more[-4:] = -1
+    before = torch.cat([owner.labels, more])
+    empty = torch.zeros(len(before), 2)
+    owner.own = OwnRows(empty, before.clone(), empty[:0], shared + further)
+    owner.further = Further(more[:further], torch.ones(2, further, dtype=torch.bool))
+    shuffle_labels(owner, seed=0, number=1)
+    after = owner.own.labels
+    assert torch.equal(after[:shared], owner.labels)
+    assert torch.equal(after[shared : shared + further], owner.further.labels)
+    assert torch.equal(after[-4:], before[-4:])  # unknown stays unknown
+    assert not torch.equal(after[:shared], before[:shared])
+    assert not torch.equal(after[shared:-4], before[shared:-4])
+    for part in (slice(0, shared), slice(shared, -4)):
+        assert torch.equal(after[part].sort().values, before[part].sort().values)

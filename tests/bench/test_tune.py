@@ -8,6 +8,7 @@ from protoevfl.bench import tune
 from protoevfl.bench.run import RunConfig, prepare
 from protoevfl.errors import UserError
 from protoevfl.methods import METHODS
+from protoevfl.observer import Observer
 from protoevfl.settings.presets import build
 
 CELL = RunConfig("digits", "upper_bound", aligned=40, pool=30)
@@ -26,7 +27,7 @@ def test_every_method_has_a_space_and_every_candidate_can_be_built() -> None:
 
 
 def test_folds_partition_the_aligned_rows_and_hide_them() -> None:
-    whole, folds = prepare(CELL, 100, "cpu"), tune.fold_worlds(CELL, 100, "cpu", 4)
+    whole, folds = prepare(CELL, 100, "cpu"), tune._fold_worlds(CELL, 100, "cpu", 4)
     assert sum(len(w.labels.query) for w in folds) == 40
     held = torch.cat([w.tables[2].query for w in folds]).flatten(1)
     everything = whole.tables[2].aligned.flatten(1)
@@ -44,11 +45,16 @@ def test_folds_partition_the_aligned_rows_and_hide_them() -> None:
 
 
 def test_the_best_trial_wins() -> None:
-    seen: list[tune.Trial] = []
+    seen: list[str] = []
+
+    class Heard(Observer):
+        def finished(self, text: str, done: int, total: int) -> None:
+            seen.append(text)
+
     found = tune.tune(
-        "vanilla", "digits", 2, [100], "cpu", aligned=20, pool=20, folds=2, watch=seen.append
+        "vanilla", "digits", 2, [100], "cpu", aligned=20, pool=20, folds=2, observer=Heard()
     )
-    assert tuple(seen) == found.trials
+    assert seen == [trial.line(n) for n, trial in enumerate(found.trials, start=1)]
     assert found.best.score == max(t.score for t in found.trials)
     assert found.as_json()["best"]["score"] == found.best.score
     assert len(found.best.folds) == 2
@@ -57,7 +63,7 @@ def test_the_best_trial_wins() -> None:
 def test_every_label_is_searched_where_it_is_used_and_folds_hide_it() -> None:
     assert all(set(c) <= {"own_batches"} for c in tune.candidates("laser", "digits", 3, "all"))
     cell = RunConfig("digits", "vanilla", aligned=40, pool=30, labels="all")
-    for world in tune.fold_worlds(cell, 100, "cpu", 4):
+    for world in tune._fold_worlds(cell, 100, "cpu", 4):
         own = world.owner.own
         assert own is not None
         torch.testing.assert_close(own.query, world.tables[0].query)

@@ -271,7 +271,7 @@ def test_the_line_about_a_run_tells_its_phases() -> None:
         "lockstep_seeds": 4,
         "peak_memory_mb": 100.4,
     }
-    told = cli_bench.told(record)
+    told = cli_bench._run_line(record)
     assert "warm-up 3.2 s" in told
     assert "end" not in told
     assert "for 4 seeds at once" in told

@@ -17,13 +17,13 @@ def record(unseen: float, up: int) -> dict[str, Any]:
 
 
 def test_the_sentence_follows_the_numbers() -> None:
-    good = cli_demo.sentence({"vanilla": record(0.0, 1_000_000), "proto_evfl": record(0.8, 1000)})
+    good = cli_demo._sentence({"vanilla": record(0.0, 1_000_000), "proto_evfl": record(0.8, 1000)})
     assert "Vanilla VFL finds 0 % of its rows, Proto-EVFL 80 %" in good
     assert "1,000 times fewer bytes" in good
-    worse = cli_demo.sentence({"vanilla": record(0.2, 1000), "proto_evfl": record(0.1, 1000)})
+    worse = cli_demo._sentence({"vanilla": record(0.2, 1000), "proto_evfl": record(0.1, 1000)})
     assert "Vanilla VFL finds 20 % and Proto-EVFL 10 %" in worse
     assert "no fewer bytes" in worse
-    nothing = cli_demo.sentence({"vanilla": record(0.0, 3000), "proto_evfl": record(0.0, 1000)})
+    nothing = cli_demo._sentence({"vanilla": record(0.0, 3000), "proto_evfl": record(0.0, 1000)})
     assert "No method finds" in nothing
     assert "3 times fewer" in nothing
 

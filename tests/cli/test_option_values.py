@@ -2,7 +2,7 @@
 
 import pytest
 
-from protoevfl.cli.option_values import settings_for, value_of, whole_numbers
+from protoevfl.cli.option_values import _value_of, settings_for, whole_numbers
 from protoevfl.errors import UserError
 
 
@@ -41,7 +41,7 @@ def test_methods_are_named_once(names: list[str]) -> None:
 
 
 def test_values() -> None:
-    assert [value_of(t) for t in ("1", "1e-3", "True", "None", "dual", "[1, 2]")] == [
+    assert [_value_of(t) for t in ("1", "1e-3", "True", "None", "dual", "[1, 2]")] == [
         1,
         1e-3,
         True,

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from protoevfl.cli import own_tables as cli_own_tables
 from protoevfl.cli.own_tables import (
-    duration,
+    _show_types,
     run_facts,
     show_cost,
     show_metrics,
     show_report,
     show_run,
-    show_types,
     show_worth,
 )
 from protoevfl.pipeline.check import PartyReport, Report
 from protoevfl.pipeline.value import Share, Worth
+from protoevfl.progress import duration
 
 CONFIG = Path("protoevfl.toml")
 Capture = pytest.CaptureFixture[str]
@@ -134,7 +134,7 @@ def test_an_estimate_is_in_units_a_person_reads(capsys: Capture) -> None:
 
 def test_types_are_grouped_and_long_lists_cut(capsys: Capture) -> None:
     columns = {f"x{i}": "double" for i in range(9)} | {"city": "string"}
-    show_types(Report([party(columns=columns), party("empty")]))
+    _show_types(Report([party(columns=columns), party("empty")]))
     assert capsys.readouterr().out.splitlines() == [
         "bank: double: x0, x1, x2, x3, x4, x5, x6, x7 ...; string: city",
         "empty: ",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from protoevfl.cli import tables as cli_tables
-from protoevfl.cli.tables import COLUMNS, cell, columns_for, show, size, summary
+from protoevfl.cli.tables import COLUMNS, _cell, columns_for, show, size, summary
 
 
 def record(accuracy: float, seed: int = 0, **metrics: Any) -> dict[str, Any]:
@@ -17,10 +17,10 @@ def record(accuracy: float, seed: int = 0, **metrics: Any) -> dict[str, Any]:
 
 def test_cells() -> None:
     accuracy, auc = COLUMNS[0], COLUMNS[2]
-    assert cell(accuracy, [record(0.5), record(0.7)]) == "60.0 ± 14.1"
-    assert cell(accuracy, [record(0.5)]) == "50.0"
-    assert cell(auc, [record(0.5)]) == "-"
-    assert cell(auc, [record(0.5, auc=None), record(0.5, auc=0.8)]) == "80.0"
+    assert _cell(accuracy, [record(0.5), record(0.7)]) == "60.0 ± 14.1"
+    assert _cell(accuracy, [record(0.5)]) == "50.0"
+    assert _cell(auc, [record(0.5)]) == "-"
+    assert _cell(auc, [record(0.5, auc=None), record(0.5, auc=0.8)]) == "80.0"
     assert [size(n) for n in (999, 1500, 2_500_000, 3e9)] == ["999", "1.5 kB", "2.5 MB", "3 GB"]
 
 

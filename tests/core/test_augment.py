@@ -10,13 +10,11 @@ from torch import Tensor
 
 from protoevfl.core import augment
 from protoevfl.core.augment import (
-    CROP_VIEWS,
     DEFAULT_VIEWS,
     ImageViews,
     augment_images,
     corrupt_columns,
     span_index,
-    two_views,
 )
 
 STILL = ImageViews(scale=0, angle=0, shift=0, brightness=0, noise=0, erase=0)
@@ -35,9 +33,7 @@ def test_examples_run() -> None:
     assert doctest.testmod(augment).failed == 0
 
 
-@pytest.mark.parametrize(
-    "views", [DEFAULT_VIEWS, CROP_VIEWS, ImageViews(blur=1, contrast=0.5, flip=True)]
-)
+@pytest.mark.parametrize("views", [DEFAULT_VIEWS, ImageViews(blur=1, contrast=0.5, flip=True)])
 @pytest.mark.parametrize("size", [(2, 14, 14), (1, 4, 4), (3, 32, 32), (1, 1, 1), (1, 4, 8)])
 def test_any_size_repeats_and_does_not_depend_on_stacking(
     views: ImageViews, size: tuple[int, int, int]
@@ -139,14 +135,6 @@ def test_the_erased_part_is_one_rectangle_inside_that_reaches_every_pixel(
     assert wide.max() == most
     assert tall.max() == most
     assert hole.any(0).any(0).all()
-
-
-def test_two_views_are_independent_and_both_views_of_the_row() -> None:
-    x = images(3, 6, 1, 8, 8)
-    first, second = two_views(x, KEYS, "view", 0)
-    assert first.shape == second.shape == x.shape
-    assert (first - second).abs().amax((2, 3, 4)).min() > 0.05
-    torch.testing.assert_close(two_views(x, KEYS, "view", 0, 0.0)[1], x, atol=1e-5, rtol=0)
 
 
 def table(groups: int = 3, rows: int = 200) -> tuple[Tensor, Tensor, Tensor]:

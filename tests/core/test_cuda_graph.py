@@ -17,7 +17,7 @@ def transport_step(x: Tensor) -> Tensor:
     f, mu, w = x[..., :D], x[:, :Z, D : 2 * D], x[..., 0].abs()
     p = priors.estimate(transport.similarity(f, mu, 0.1), 3, 0.01, w)
     counts = priors.pseudo_label_counts(transport.similarity(f, mu, 0.1), p)
-    p = priors.mix(p, priors.uniform_like(f @ mu.mT), priors.mixing_ratio(counts))
+    p = priors.mix(p, priors._uniform_like(f @ mu.mT), priors.mixing_ratio(counts))
     return transport.dual_cost(f, mu, p, 0.1, w).sum() + transport.dual_cost(f, mu, p).sum()
 
 
@@ -32,7 +32,7 @@ def head_step(x: Tensor) -> Tensor:
 
 
 def contrast_step(x: Tensor) -> Tensor:
-    queue = losses.enqueue(x.detach()[:, :4], x)
+    queue = transport.unit(x.detach())
     loss = losses.nt_xent(x, x.roll(1, -1), 0.2) + losses.simsiam(x, x.flip(-1))
     return (loss + losses.info_nce_queue(x, x.flip(-1), queue, 0.2)).sum()
 
@@ -40,10 +40,10 @@ def contrast_step(x: Tensor) -> Tensor:
 def view_step(x: Tensor) -> Tensor:
     keys, counter = torch.arange(G, device=x.device), (x[0, 0, 0] * 0).long()
     views = augment.ImageViews(blur=1, contrast=0.4, flip=True)
-    first, second = augment.two_views(x.view(G, B, 2, 4, 4), keys, "v", counter, 1.0, views)
+    view = augment.augment_images(x.view(G, B, 2, 4, 4), keys, "v", counter, 1.0, views)
     spans = torch.arange(x.shape[-1], device=x.device) // 4
     swapped = augment.corrupt_columns(x, x.flip(1), spans, keys, "s", counter, 0.3)
-    return (first * second).sum() + (swapped * x).sum()
+    return view.square().sum() + (swapped * x).sum()
 
 
 @pytest.mark.parametrize("step", [transport_step, head_step, contrast_step, view_step])

@@ -35,12 +35,30 @@ def test_a_class_without_a_rate_counts_as_the_rarest() -> None:
     assert decisions.balanced_choice(p, torch.tensor([0.8, 0.2, 0.0])).tolist() == [2]
 
 
+def test_thresholds_choose_a_class_from_its_probability_on() -> None:
+    rates = torch.ones(3) / 3
+    p = torch.tensor([[0.6, 0.3, 0.1], [0.6, 0.2, 0.2], [0.4, 0.35, 0.25], [0.7, 0.2, 0.1]])
+    # classes 1 and 2 are named from .3 and .2 on; of both the one further above its threshold
+    assert decisions.choose(p, {1: 0.3, 2: 0.2}, rates).tolist() == [1, 2, 2, 0]
+    # a class below its threshold is never named while another one is left
+    assert decisions.choose(p, {0: 0.65}, rates).tolist() == [1, 1, 1, 0]
+    # with a threshold for every class and none of them reached, the likeliest
+    assert decisions.choose(p, dict.fromkeys(range(3), 0.9), rates).tolist() == [0, 0, 0, 0]
+
+
+def test_a_threshold_of_one_half_is_the_likeliest_of_two_classes() -> None:
+    p, _ = drawn(100, 2, 3)
+    likeliest = decisions.choose(p, "likeliest", p[0])
+    assert torch.equal(decisions.choose(p, {1: 0.5}, p[0]), likeliest)
+    assert torch.equal(likeliest, p.argmax(1))
+
+
 def test_weights_of_one_give_the_plain_measures_with_ties() -> None:
     p, y = drawn(300, 2, 1)
     p = (p * 20).round() / 20
     ones = torch.ones(1, 300, dtype=torch.float64)
     assert float(decisions.weighted_auc(p, y, ones)) == pytest.approx(metrics.auc(p[:, 1], y))
-    assert float(decisions.weighted_accuracy(p, y, ones)) == pytest.approx(
+    assert float(decisions._weighted_accuracy(p, y, ones)) == pytest.approx(
         metrics.accuracy(p.argmax(1), y)
     )
 

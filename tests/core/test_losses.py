@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from protoevfl.core import losses
-from protoevfl.core.losses import enqueue, info_nce_queue, nt_xent, simsiam, soft_cross_entropy
+from protoevfl.core.losses import info_nce_queue, nt_xent, simsiam, soft_cross_entropy
 
 
 def pair(groups: int = 2, rows: int = 4, width: int = 3) -> tuple[Tensor, Tensor]:
@@ -102,13 +102,6 @@ def test_info_nce_equals_the_slow_loop_and_stops_the_gradient() -> None:
     )
     assert to_key is None
     assert to_queue is None
-
-
-def test_queue_drops_the_oldest_and_keeps_unit_rows() -> None:
-    queue = torch.eye(4)[None]
-    new = enqueue(queue, 3 * torch.ones(1, 1, 4))
-    assert new.tolist() == [[*torch.eye(4)[1:].tolist(), [0.5] * 4]]
-    assert enqueue(queue, torch.ones(1, 9, 4)).shape == (1, 4, 4)
 
 
 def test_soft_cross_entropy_equals_torch_and_weights_count_rows() -> None:

@@ -17,8 +17,8 @@ def near() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     return (
         xu,
         xa,
-        novelty.neighbours(xu, xu, NEAR, False, chunk=7),
-        novelty.neighbours(xa, xu, NEAR, True),
+        novelty._neighbours(xu, xu, NEAR, False, chunk=7),
+        novelty._neighbours(xa, xu, NEAR, True),
     )
 
 
@@ -33,7 +33,7 @@ def test_neighbours_are_the_nearest_and_never_the_row_itself() -> None:
 
 def test_distances_against_a_loop_that_leaves_each_aligned_row_out() -> None:
     xu, xa, near_pool, near_aligned = near()
-    s, a = novelty.distances(xu, xa, near_pool, near_aligned)
+    s, a = novelty._distances(xu, xa, near_pool, near_aligned)
     for g in range(G):
 
         def d(x: torch.Tensor, rows: list[int], g: int = g) -> torch.Tensor:
@@ -56,7 +56,7 @@ def test_distances_against_a_loop_that_leaves_each_aligned_row_out() -> None:
 def test_logistic_gradient_vanishes_at_the_solution() -> None:
     x, w = torch.randn(G, 60, 3, generator=SOURCE), torch.rand(G, 60, generator=SOURCE)
     y = (x[..., 0] + 0.3 * x[..., 1] > 0).float()
-    beta = novelty.logistic(x, y, w)
+    beta = novelty._logistic(x, y, w)
     wide = torch.cat([x, torch.ones_like(x[..., :1])], -1)
     p = (wide @ beta[..., None]).squeeze(-1).sigmoid()
     gradient = (wide * (w * (p - y))[..., None]).sum(1)[:, :-1] + beta[:, :-1]

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from protoevfl.core import priors
 from protoevfl.core.priors import (
+    _smooth,
+    _uniform_like,
     estimate,
     mix,
     mixing_ratio,
     pseudo_label_counts,
-    smooth,
-    uniform_like,
 )
 
 
@@ -78,7 +78,7 @@ def test_smoothing_keeps_every_class_alive() -> None:
     s[:, 0] = 500.0
     assert estimate(s, 5, 0.0)[1] == 0
     assert estimate(s, 5, 0.01).min() >= 0.01 / 1.04 * (1 - 1e-6)
-    torch.testing.assert_close(smooth(torch.tensor([1.0, 0.0]), 0.5), torch.tensor([0.75, 0.25]))
+    torch.testing.assert_close(_smooth(torch.tensor([1.0, 0.0]), 0.5), torch.tensor([0.75, 0.25]))
 
 
 def test_huge_scores_one_class_one_row_no_steps_no_weight() -> None:
@@ -86,11 +86,11 @@ def test_huge_scores_one_class_one_row_no_steps_no_weight() -> None:
     torch.testing.assert_close(estimate(scores(5, 1), 3, 0.01), torch.ones(1).double())
     torch.testing.assert_close(estimate(scores(1, 3), 3, 0.0).sum(), torch.tensor(1.0).double())
     s = scores(2, 5, 3)
-    torch.testing.assert_close(estimate(s, 0, 0.1), uniform_like(s))
+    torch.testing.assert_close(estimate(s, 0, 0.1), _uniform_like(s))
     w = torch.zeros(2, 5).double()
     w[1] = 1
     p = estimate(s, 4, 0.01, w)
-    torch.testing.assert_close(p[0], uniform_like(s)[0])
+    torch.testing.assert_close(p[0], _uniform_like(s)[0])
     torch.testing.assert_close(p[1], estimate(s[1], 4, 0.01))
 
 

@@ -22,7 +22,7 @@ def test_a_member_draws_the_same_alone_and_stacked() -> None:
 def test_counter_as_tensor_equals_counter_as_int(counter: int, shape: tuple[int, ...]) -> None:
     """On the CPU an int takes the host's arithmetic, a tensor the tensors'."""
     keys = torch.cat([KEYS, torch.tensor([0, 1, -5, 2**62 + 12_345, 2**63 - 1])])
-    for draw in (rnd.bits, rnd.uniform, rnd.normal):
+    for draw in (rnd._bits, rnd.uniform, rnd.normal):
         assert torch.equal(
             draw(keys, "x", counter, shape), draw(keys, "x", torch.tensor(counter), shape)
         )
@@ -41,7 +41,7 @@ def test_bits_are_the_documented_hash() -> None:
     first = mix((mix(key % 2**32 ^ word) + counter) % 2**32)
     second = mix(mix(((key >> 32) + counter) % 2**32) ^ first)
     expected = [mix((mix(mix(n) ^ first) + second) % 2**32) for n in range(50)]
-    assert (rnd.bits(KEYS[:1], purpose, counter, (50,))[0].long() % 2**32).tolist() == expected
+    assert (rnd._bits(KEYS[:1], purpose, counter, (50,))[0].long() % 2**32).tolist() == expected
 
 
 def test_drawing_again_gives_the_same_although_buffers_are_changed_in_place() -> None:

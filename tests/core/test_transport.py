@@ -9,12 +9,12 @@ from torch import Tensor
 
 from protoevfl.core import transport
 from protoevfl.core.transport import (
-    backward_cost,
-    backward_plan,
+    _backward_cost,
+    _backward_plan,
+    _forward_cost,
     cosine,
     cost,
     dual_cost,
-    forward_cost,
     forward_plan,
     select_cosine,
     select_entropic,
@@ -70,8 +70,8 @@ def test_costs_equal_the_slow_loops(temperature: float | None, weighted: bool) -
     given = w if weighted else None
     there, back = slow_costs(f, mu, prior, temperature, w if weighted else torch.ones_like(w))
     scores, costs = similarity(f, mu, temperature), cost(f, mu)
-    assert forward_cost(scores, costs, prior, given).item() == pytest.approx(there, rel=1e-10)
-    assert backward_cost(scores, costs, prior, given).item() == pytest.approx(back, rel=1e-10)
+    assert _forward_cost(scores, costs, prior, given).item() == pytest.approx(there, rel=1e-10)
+    assert _backward_cost(scores, costs, prior, given).item() == pytest.approx(back, rel=1e-10)
     assert dual_cost(f, mu, prior, temperature, given).item() == pytest.approx(
         there + back, rel=1e-10
     )
@@ -85,14 +85,14 @@ def test_plans_sum_to_one() -> None:
     torch.testing.assert_close(forward_plan(s, prior).exp().sum(-1), torch.ones(2, 3, 7).double())
     for weights in (None, w):
         torch.testing.assert_close(
-            backward_plan(s, weights).exp().sum(-2), torch.ones(2, 3, 4).double()
+            _backward_plan(s, weights).exp().sum(-2), torch.ones(2, 3, 4).double()
         )
 
 
 def test_prior_cancels_in_the_backward_plan() -> None:
     f, mu, prior, _ = example()
     s = similarity(f, mu)
-    torch.testing.assert_close(backward_plan(s + prior.log()), backward_plan(s))
+    torch.testing.assert_close(_backward_plan(s + prior.log()), _backward_plan(s))
 
 
 def test_permuting_classes_permutes_plans_and_keeps_the_cost() -> None:
@@ -100,7 +100,7 @@ def test_permuting_classes_permutes_plans_and_keeps_the_cost() -> None:
     order = torch.tensor([2, 0, 3, 1])
     s, moved = similarity(f, mu, 0.3), similarity(f, mu[order], 0.3)
     torch.testing.assert_close(forward_plan(moved, prior[order]), forward_plan(s, prior)[:, order])
-    torch.testing.assert_close(backward_plan(moved, w), backward_plan(s, w)[:, order])
+    torch.testing.assert_close(_backward_plan(moved, w), _backward_plan(s, w)[:, order])
     torch.testing.assert_close(
         dual_cost(f, mu[order], prior[order], 0.3, w), dual_cost(f, mu, prior, 0.3, w)
     )

@@ -36,7 +36,7 @@ from protoevfl.messages import (
 from protoevfl.pipeline.predict import Predictions
 from protoevfl.pipeline.prepare import rows_of
 from protoevfl.privacy.ledger import Ledger
-from protoevfl.rows.alignment import Alignment, order_digest
+from protoevfl.rows.alignment import Alignment, _order_digest
 
 NAMES = ("bank", "shop")
 PEOPLE = [f"C{i:02d}" for i in range(10)]
@@ -82,7 +82,7 @@ def prediction(make: Any = job, **changes: Any) -> JobSpec:
 def alignment(name: str, site: Local, rows: list[int]) -> Alignment:
     key, ids = b"k" * 32, site.source().ids()
     values = [ids.values[row] for row in rows]
-    return Alignment(name, np.array(rows, np.int64), key, order_digest(key, values), {}, ids.rules)
+    return Alignment(name, np.array(rows, np.int64), key, _order_digest(key, values), {}, ids.rules)
 
 
 def align(bank: Local, shop: Local, rows: list[int]) -> None:

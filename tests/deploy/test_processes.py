@@ -195,14 +195,18 @@ def test_a_process_that_could_not_be_found_again_is_not_left_running(
     assert os_process.of_folder(shop.folder) == []
 
 
+@pytest.mark.parametrize("ignored", [(), (signal.SIGINT,)])
 def test_staying_with_a_process_gives_its_exit_code_and_passes_signals_on(
-    shop: Kit, monkeypatch: pytest.MonkeyPatch
+    shop: Kit, monkeypatch: pytest.MonkeyPatch, ignored: tuple[int, ...]
 ) -> None:
     handlers: dict[int, Any] = {}
+    before = dict.fromkeys(ignored, signal.SIG_IGN)
+    monkeypatch.setattr(signal, "getsignal", lambda number: before.get(number, signal.SIG_DFL))
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     stand_in(monkeypatch, "raise SystemExit(3)")
     assert processes.run(shop) == 3
-    assert set(handlers) == {signal.SIGTERM, signal.SIGINT}
+    # what a script with & or nohup ignores stays ignored
+    assert set(handlers) == {signal.SIGTERM, signal.SIGINT} - set(ignored)
     handlers[signal.SIGTERM](signal.SIGTERM, None)
     assert not (shop.folder / "process.json").exists()
 

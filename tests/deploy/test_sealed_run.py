@@ -104,7 +104,7 @@ def test_the_ledger_enters_scores_and_the_review_says_what_happens_to_columns(
 @pytest.mark.parametrize(
     ("settings", "objection"),
     [
-        ({"sealed.on": False}, "sealed.on is the preset's to say"),
+        ({"columns": "open"}, "with another level of columns"),
         ({"sealed.levels": 0}, "sealed.levels = 0"),
         ({"sealed.most_of_number": 0.9}, "sealed.most_of_number = 0.9"),
     ],

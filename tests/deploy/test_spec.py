@@ -44,6 +44,8 @@ def test_the_review_tells_what_a_person_must_know() -> None:
     ):
         assert word in words
     assert "no limit" in replace(SPEC, privacy={}).review()
+    few = replace(SPEC, down=("SendFeatures",), settings={"columns": "few"}).review()
+    assert "a few rounded numbers per shared row" in few
 
 
 def test_a_prediction_names_the_run_it_predicts_with_and_training_does_not() -> None:

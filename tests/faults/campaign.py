@@ -22,15 +22,20 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from tests.faults import disks, intruders, kills, skips
+from tests.faults import damage, disks, intruders, kills, skips
 from tests.faults.cases import Case, finish, quiet
 from tests.faults.federation import Federation, expected
 from tests.faults.kills import ROUNDS
 from tests.faults.proxy import FaultProxy
 
 Trial = Callable[[Federation], Case]
-PARTS = ("kill", "stop", "wire", "intruder", "disk", "skip")
-TOLD = {"intruder": intruders.TRIALS, "disk": disks.TRIALS, "skip": skips.TRIALS}
+PARTS = ("kill", "stop", "wire", "intruder", "damage", "disk", "skip")
+TOLD = {
+    "intruder": intruders.TRIALS,
+    "damage": damage.TRIALS,
+    "disk": disks.TRIALS,
+    "skip": skips.TRIALS,
+}
 
 
 def trials(
@@ -65,6 +70,8 @@ def trials(
 
 WIRES: dict[str, dict[str, float]] = {
     "delay 50 ms a piece": {"delay_s": 0.05},
+    "stall 2 s at 5 % of pieces": {"stall": 0.05},  # as lost packets look from above
+    "slow link, 300 kB/s": {"rate": 300e3},
     "cut 3 % of pieces": {"cut": 0.03},
     "truncate 3 % of pieces": {"truncate": 0.03},
     "flip a bit in 3 % of pieces": {"flip": 0.03},
@@ -89,7 +96,7 @@ def wire(
         case = finish(federation, running, case, 1, time.monotonic())
         case.detail += f"; {proxy.faults} faults in {proxy.pieces} pieces"
         # no fault, no evidence
-        case.good = case.good and (proxy.faults > 0 or "delay_s" in settings)
+        case.good = case.good and (proxy.faults > 0 or bool({"delay_s", "rate"} & set(settings)))
         federation.down()
         proxy.close()
     return case

@@ -19,8 +19,9 @@ NAMES = {
     "party worker": "kill -9 of a party's job process",
     "party main process": "kill -9 of a party's main process, then `start`",
     "hub": "kill -9 of the hub, then `start`",
-    "proxy": "proxy: delays, cuts, truncates, flips bits",
+    "proxy": "proxy: delays, stalls, slows, cuts, truncates, flips bits",
     "intruder": "who must not get in, what must not be done",
+    "damage": "damaged or doubled: checkpoint, journal, kit, job",
     "disk": "full disk, read-only folder; then `resume`",
     "skip": "`skip` with Proto-EVFL: a party away for a while, or to the end",
 }

@@ -1,4 +1,5 @@
-"""A TCP proxy that cuts, delays, truncates and flips bits between a party and the hub."""
+"""A TCP proxy that cuts, delays, stalls, slows, truncates and flips bits between a party and the
+hub."""
 
 import random
 import socket
@@ -7,6 +8,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+STALL_S = 2.0
+
 
 @dataclass
 class FaultProxy:
@@ -14,6 +17,8 @@ class FaultProxy:
 
     target: int
     delay_s: float = 0.0
+    rate: float = 0.0  # bytes a second; 0 is as fast as it goes
+    stall: float = 0.0  # chance of holding a piece back for STALL_S
     flip: float = 0.0  # chance of one flipped bit in a piece
     cut: float = 0.0  # chance of cutting the connection at a piece
     truncate: float = 0.0  # chance of sending half a piece, then cutting
@@ -50,6 +55,10 @@ class FaultProxy:
                     time.sleep(0.1)
                 if self.delay_s:
                     time.sleep(self.delay_s)
+                if self.rate:
+                    time.sleep(len(data) / self.rate)
+                if self._chance(self.stall):
+                    time.sleep(STALL_S)
                 if self._chance(self.cut):
                     break
                 if self._chance(self.truncate):

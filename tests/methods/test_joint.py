@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from protoevfl.federation.owner import Further, LabelOwner, OwnRows
 from protoevfl.methods import joint, own_model
-from protoevfl.methods.joint import Joint, class_shift, fit_joint, log_loss, predict_joint, softmax
+from protoevfl.methods.joint import (
+    Joint,
+    class_shift,
+    fit_joint,
+    log_loss,
+    predict_joint,
+    score_test,
+    softmax,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -71,11 +79,39 @@ def test_where_the_gate_is_shut_the_own_model_answers_as_it_is() -> None:
     shut = [found for seed in range(8) if (found := bad_partner("noise", seed))[0].gate == 0]
     assert len(shut) >= 2
     for model, own, features, _ in shut:
-        assert model.gain <= joint.LEAST_GAIN
         np.testing.assert_allclose(
             model.predict(own, features), softmax(own + model.own_shift), atol=1e-12
         )
     assert any((model.own_shift == 0).all() for model, *_ in shut)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_score_test_tells_knowledge_from_chance(classes: int) -> None:
+    """Probabilities of useless directions are spread over 0 to 1, those of useful ones are tiny."""
+    useless = []
+    for seed in range(20):
+        own, features, labels = world(150, seed, classes)
+        assert score_test(own, features, labels) <= 0.01
+        noise = np.random.default_rng(seed + 100).normal(size=(150, 5))
+        useless.append(score_test(own, noise, labels))
+    assert 0.25 < np.mean(useless) < 0.75
+    assert sum(p < 0.1 for p in useless) <= 6
+
+
+def test_what_a_level_or_slope_of_the_own_score_explains_is_no_evidence_for_a_partner() -> None:
+    own, _, labels = world(400, 0)
+    timid = 0.3 * own  # a slope away from the truth
+    repeated = own[:, :1]  # a partner that says what the own model says
+    assert score_test(timid, repeated, labels) > 0.01
+
+
+def test_a_class_rate_that_differs_is_no_gain_of_the_others() -> None:
+    gates = []
+    for seed in range(8):
+        own, _, labels = world(150, seed)
+        noise = np.random.default_rng(seed + 100).normal(size=(150, 6))
+        gates.append(fit_joint(own + np.array([0.0, 1.0]), noise, labels).gate)
+    assert np.mean(gates) < 0.4
 
 
 @pytest.mark.parametrize("classes", [2, 3])

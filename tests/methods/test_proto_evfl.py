@@ -289,3 +289,38 @@ class TestEveryLabel:
         party = Party(quick("proto_evfl"), image_table(), 0)
         with pytest.raises(UserError, match="these rows are images"):
             party.handle(SendFeatures())
+
+
+@pytest.mark.parametrize("make", [image_table, column_table])
+@pytest.mark.parametrize("every_label", [False, True])
+def test_few_numbers_of_a_row_cross_and_nothing_made_of_labels_goes_down(
+    make: Any, every_label: bool
+) -> None:
+    method = quick("proto_evfl", columns="few", few=2, rounds__count=3, layers=["output", "hidden"])
+    who = owner()
+    tables = {(0, m): make(0, m) for m in (0, 1)}
+    if every_label:
+        active = tables[0, 0]
+        known = torch.cat([who.labels, labels(0, len(active.pool))])
+        rows = torch.cat([active.aligned, active.pool])
+        who.own = OwnRows(rows, known, active.query, len(active.aligned))
+    keys = party_keys(1, 2)
+    parties = {at: Party(method, table, keys[at]) for at, table in tables.items()}
+    engine = Watched(InProcess(parties))
+    finish([method.train(who)], engine)
+    (p,) = finish([method.predict(who, (0, 1))], engine)
+    assert torch.allclose(p.sum(1), torch.ones(len(p)), atol=1e-5)
+    assert Learn not in {type(request) for request, _ in engine.said}
+    assert {reply.values.shape[1] for _, reply in engine.said} == {2}  # type: ignore[attr-defined]
+    # a party that is asked again, also after a restart, says the same
+    again = Party(method, tables[0, 1], keys[0, 1])
+    again.restore(parties[0, 1].state())
+    both = [some.handle(Embed("aligned")).values for some in (parties[0, 1], again)]  # type: ignore[attr-defined]
+    assert torch.equal(*both)
+
+
+def test_a_level_of_columns_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UserError, match="unknown level of columns 'fw'"):
+        ProtoEVFL(columns="fw")
+    with pytest.raises(UserError, match="few must be at least 1"):
+        ProtoEVFL(columns="few", few=0)

@@ -1,6 +1,7 @@
 """Unseen and rare classes: what a party describes, what the owner invents, what a batch shows."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import torch
 
@@ -79,3 +80,25 @@ def test_without_the_slot_a_class_that_lacks_labels_is_left_alone() -> None:
         assert on.lacking(me)
         assert not off.lacking(me)
     assert not on.lacking(owner(torch.tensor([0, 1, 2])))
+
+
+def described(pool: torch.Tensor, aligned: torch.Tensor, least: int) -> Statistics:
+    """What one party says of its pool, asked for as many components as it has rows."""
+    net = SimpleNamespace(width=D)
+    cohort = SimpleNamespace(net=net, keys=torch.tensor([5]), least_component_rows=least)
+    settings = unseen.UnseenSettings(components=1000)
+    return unseen.describe(cohort, pool[:1], aligned[:1], 1, settings)  # type: ignore[arg-type]
+
+
+def test_a_company_s_fewest_rows_hold_for_every_mean_and_every_party_sends_the_same_sizes() -> None:
+    pool, _ = rows([100, 100, 60], 1)
+    aligned, _ = rows([20, 20, 0], 0)
+    free, bounded = described(pool, aligned, 0), described(pool, aligned, 10)
+    assert free.means.shape == bounded.means.shape == (1, 2, 260, D)
+    assert int((free.weights[0, 1] > 0).sum()) > 100  # nearly a mean per row
+    of_pool = bounded.weights[0, 1] * 260
+    assert 0 < int((of_pool > 0).sum()) <= 26
+    assert float(of_pool[of_pool > 0].min()) > 9
+    unshown = bounded.weights == 0
+    assert not bounded.means[unshown].any()
+    assert not bounded.variances[unshown].any()

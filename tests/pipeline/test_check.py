@@ -121,3 +121,15 @@ def test_no_overlap_says_why(tmp_path: Path) -> None:
     assert report.common is None
     assert any("leading zeros" in text for text in report.errors)
     assert report.pairs["insurer"] == 0
+
+
+def test_what_a_decoder_rebuilds_is_shown_for_every_party_that_sends_columns(
+    tmp_path: Path,
+) -> None:
+    report = check(small_example(tmp_path, rows=500), with_estimate=False)
+    found = {party.name: party.gives_away for party in report.parties}
+    assert found["bank"] == {}  # it holds the labels: nothing of it leaves
+    for name in ("insurer", "telco"):
+        columns = {name: set(scores) for name, scores in found[name].items()}
+        assert columns["open"] == columns["few"] != set()
+        assert sum(found[name]["open"].values()) > sum(found[name]["few"].values())

@@ -1,5 +1,6 @@
 """Prediction for new files: joined by id, any party missing, rows of one party alone."""
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 
 from protoevfl.artifacts.run_dir import Run, open_run
 from protoevfl.errors import UserError
-from protoevfl.pipeline.predict import predict, write_predictions
+from protoevfl.pipeline.predict import predict, write_predictions, writer
 from protoevfl.pipeline.simulate import train_files
 from protoevfl.settings.config import Config
 
@@ -31,6 +32,17 @@ def test_all_parties(run: Run, new: dict[str, Path]) -> None:
     # the classes count the same, so more of the rare one are guessed
     assert sum(right) / len(right) > 0.68
     assert torch.allclose(found.probabilities.sum(1), torch.ones(len(right)), atol=1e-5)
+
+
+def test_the_rule_of_the_run_names_the_classes(run: Run, new: dict[str, Path]) -> None:
+    assert run.owner is not None
+    likeliest = predict(run, new)
+    careful = replace(run, owner=replace(run.owner, decision={1: 0.1}))
+    named = predict(careful, new)
+    assert torch.equal(named.probabilities, likeliest.probabilities)
+    yes = [name == "yes" for name in named.table()["class"].to_pylist()]
+    assert yes == (likeliest.probabilities[:, 1].double() >= 0.1).tolist()
+    assert sum(yes) > likeliest.table()["class"].to_pylist().count("yes")
 
 
 def test_a_missing_party_only_takes_itself_away(run: Run, new: dict[str, Path]) -> None:
@@ -78,6 +90,16 @@ def test_written_files_keep_the_type_of_the_ids(
     with pytest.raises(UserError, match="parquet or"):
         write_predictions(found, tmp_path / "p.xlsx")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["p.csv", "p.parquet"]
+
+
+def test_no_spreadsheet_finds_a_formula_in_a_csv(tmp_path: Path) -> None:
+    ids = ["=cmd|' /C calc'!A0", "+1+2", "@SUM(A1)", "\tx", "-2", "+49170", "C1", None, "a=b"]
+    table = pa.table({"id": ids, "p": [0.5] * len(ids)})
+    writer(tmp_path / "p.csv")(table, tmp_path / "p.csv")
+    with (tmp_path / "p.csv").open(newline="") as file:
+        found = [line[0] for line in list(csv.reader(file))[1:]]
+    assert found[:4] == ["'" + text for text in ids[:4]]  # type: ignore[operator]
+    assert found[4:] == ["-2", "+49170", "C1", "", "a=b"]
 
 
 def test_an_id_column_called_class_stays(run: Run, new: dict[str, Path]) -> None:

@@ -15,10 +15,7 @@ from protoevfl.pipeline.check import check
 from protoevfl.pipeline.evaluate import evaluate
 from protoevfl.pipeline.predict import predict
 from protoevfl.pipeline.simulate import align_files, train_files
-from protoevfl.pipeline.value import value
-from protoevfl.rows.example import write_example
-from protoevfl.settings.config import load
-from tests.pipeline.example import fast, small_example
+from tests.pipeline.example import small_example
 
 CREDIT = Path(os.environ.get("PROTOEVFL_DATA", "absent")) / "credit.csv.gz"
 
@@ -43,40 +40,6 @@ def test_the_made_up_example(tmp_path: Path) -> None:
     alone = [evaluate(run, {name: file}, truth)["test"]["auc"] for name, file in new.items()]
     assert everyone["auc"] > max(alone) + 0.02  # 0.88 and 0.82
     assert everyone["balanced_accuracy"] > 0.7
-
-
-@pytest.mark.skipif(not CREDIT.is_file(), reason="Credit is not on this machine")
-def test_credit_in_three_companies(tmp_path: Path) -> None:
-    config = fast(load(write_example(tmp_path, CREDIT, rows=4000)))
-    report = check(config, with_estimate=False)
-    assert not report.errors
-    assert report.common is not None
-    assert {p.name: len(p.columns) for p in report.parties} == {
-        "bank": 7,
-        "insurer": 10,
-        "telco": 6,
-    }
-    aligned = align_files(config)
-    assert {other: len(pair[other].rows) for other, pair in aligned.items()} == report.pairs
-    assert all(len({a.digest for a in pair.values()}) == 1 for pair in aligned.values())
-    owner = train_files(config)
-    assert owner.metrics["rows"] == pytest.approx(0.2 * report.common, abs=2)
-    run = open_run(config.output)
-    new = {p.name: tmp_path / "new" / p.file.name for p in config.parties}
-    truth = tmp_path / "new" / "truth.csv"
-    everyone = evaluate(run, new, truth)
-    without_bank = evaluate(run, {k: new[k] for k in ("insurer", "telco")}, truth)
-    assert everyone["rows"] == without_bank["rows"] == 800
-    # logistic regression on all columns of these rows in one place has an AUC of 68.0 % here
-    assert everyone["test"]["auc"] > 0.69, everyone
-    assert everyone["test"]["balanced_accuracy"] > 0.61, everyone
-    assert everyone["majority"]["accuracy"] == pytest.approx(0.78, abs=0.03)
-    assert 0.6 < without_bank["test"]["auc"] < everyone["test"]["auc"]
-    found = predict(run, {"telco": new["telco"]})
-    assert set(found.contributors()) == {"telco"}
-    worth = value(run.need_owner(), run.need_owner().test, "auc", draws=200)
-    assert worth.start == "bank"  # it has a model of its own: the others' values count from there
-    assert sum(s.value for s in worth.shares) == pytest.approx(worth.everyone - worth.nobody)
 
 
 def test_nothing_is_written_when_training_is_stopped(tmp_path: Path) -> None:

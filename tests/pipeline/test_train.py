@@ -16,6 +16,7 @@ from protoevfl.pipeline.train import Trained, majority, measure, train
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.features import Number, TableEncoder
 from protoevfl.rows.ids import IdRules
+from protoevfl.settings.config import LabelConfig
 from protoevfl.settings.method_choice import BENCH_ONLY, CENTRAL, method_facts
 from protoevfl.settings.presets import build
 from tests import tiny
@@ -44,7 +45,9 @@ def quick(
 
 def kept(trained: Trained) -> StoredOwner:
     test = tiny.labels(1000, tiny.QUERY)
-    return trained.stored_owner(["a", "b", "c"], ["x", "y", "z"], "label", test, {"note": 1})
+    return trained.stored_owner(
+        ["a", "b", "c"], ["x", "y", "z"], LabelConfig("a", "label"), test, {"note": 1}
+    )
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {*CENTRAL, *BENCH_ONLY}))

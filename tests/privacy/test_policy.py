@@ -7,10 +7,13 @@ import torch
 from protoevfl.errors import UserError
 from protoevfl.messages import (
     BackwardBatch,
+    Done,
     Embed,
     Embeddings,
     Learn,
     Learned,
+    Parameters,
+    Statistics,
     WarmUp,
     decode,
     encode,
@@ -209,3 +212,26 @@ def test_guess_bound_grows_with_releases_and_receivers_only() -> None:
     assert alone < PrivacySettings(prototype_noise=4.0).guess_bound(200, 10, rounds=9)
     assert s.guess_bound(200, 10, rounds=0) == 0.1
     assert PrivacySettings().guess_bound(200, 10, rounds=1) == 1.0
+
+
+STRICT = PrivacySettings(clip=1.0, embedding_noise=2.0)
+
+
+def test_where_a_guarantee_is_required_nothing_leaves_without_one() -> None:
+    party = PartyGuard(STRICT, 1, SeededNoise(3), strict=True)
+    rates = torch.tensor([0.9, 0.1])
+    sent = party.up(Learned(torch.zeros(4, 3), rates))
+    assert isinstance(sent, Learned)
+    assert sent.prior.tolist() == [0.5, 0.5]  # class rates of the pool are withheld
+    assert isinstance(party.up(Done()), Done)
+    statistics = Statistics(
+        torch.zeros(1, 2, 3), torch.ones(1, 2, 3), torch.ones(1, 2) / 2, torch.zeros(1)
+    )
+    for reply in (statistics, Parameters(torch.zeros(3))):
+        with pytest.raises(UserError, match=f"no proven guarantee covers {type(reply).__name__}"):
+            party.up(reply)
+    bare = PartyGuard(PrivacySettings(clip=1.0), 1, SeededNoise(3), strict=True)
+    with pytest.raises(UserError, match="nothing leaves"):
+        bare.up(Embeddings(torch.zeros(4, 3)))
+    easy = PartyGuard(PrivacySettings(), 1, SeededNoise(3))
+    assert easy.up(statistics) is statistics

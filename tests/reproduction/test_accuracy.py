@@ -3,6 +3,7 @@ parties."""
 
 import pytest
 
+from protoevfl.bench.run import RunConfig, prepare
 from protoevfl.reproduction import accuracy
 from protoevfl.reproduction.grid import ALIGNED, IMAGES, TABLES
 from protoevfl.reproduction.measure import Store, measure
@@ -89,3 +90,11 @@ def test_every_case_has_ours_and_others_in_the_same_setting() -> None:
         )
         assert [c.config.method for c in cells].count("proto_evfl") == 1
         assert len(cells) > 3
+
+
+def test_the_split_of_a_record_is_the_one_every_method_of_that_seed_sees() -> None:
+    config = RunConfig(dataset="digits", aligned=100, pool=100)
+    first, second = accuracy.split_records(config, [0, 1])
+    assert first["split_hash"] == prepare(config, 0, "cpu").split.hash != second["split_hash"]
+    assert (first["seed"], second["seed"], first["metrics"]) == (0, 1, {})
+    assert len(first["split"]["mid"]) == config.parties

@@ -9,8 +9,9 @@ import pytest
 
 from protoevfl.bench import records
 from protoevfl.bench.run import RunConfig
+from protoevfl.observer import Observer
 from protoevfl.reproduction.catalogue import EXPERIMENTS
-from protoevfl.reproduction.execute import Job, Progress, Timing, attempt, execute, merge, plan
+from protoevfl.reproduction.execute import Job, Timing, attempt, execute, merge, plan
 from tests.reproduction import fake
 
 FAKE = "tests.reproduction.fake:run"
@@ -30,12 +31,13 @@ def test_second_run_has_nothing_to_do(tmp_path: Path) -> None:
 def test_stop_in_the_middle_is_resumed(tmp_path: Path) -> None:
     file = tmp_path / "records.jsonl"
 
-    def stop(state: Progress) -> None:
-        if state.done == 3:
-            raise KeyboardInterrupt
+    class Stop(Observer):
+        def finished(self, text: str, done: int, total: int) -> None:
+            if done == 3:
+                raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        execute(plan([SELECTION], [0, 1], []), file, tell=stop)
+        execute(plan([SELECTION], [0, 1], []), file, observer=Stop())
     assert len(records.read(file)) == 6
     execute(plan([SELECTION], [0, 1], records.read(file)), file)
     keys = [records.key(r) for r in records.read(file)]

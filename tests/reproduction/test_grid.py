@@ -3,7 +3,7 @@
 import pytest
 
 from protoevfl.reproduction import grid
-from protoevfl.reproduction.grid import cell, small, smalls
+from protoevfl.reproduction.grid import _small, cell, smalls
 
 
 def test_a_method_with_a_preset_is_one_row_and_two_settings() -> None:
@@ -33,7 +33,7 @@ def test_the_number_of_parties_is_told_by_the_tag() -> None:
 
 @pytest.mark.parametrize("method", grid.QUICK)
 def test_a_small_cell_keeps_its_own_settings_and_shortens_what_is_long(method: str) -> None:
-    made = small(
+    made = _small(
         cell("modelnet10", method, 1000, overrides={"epochs": 80, "privacy.rank": 2}, length="80")
     )
     assert (made.config.dataset, made.config.aligned, made.config.pool) == ("digits", 100, 100)
@@ -43,8 +43,8 @@ def test_a_small_cell_keeps_its_own_settings_and_shortens_what_is_long(method: s
 
 
 def test_one_way_stays_one_way_when_small() -> None:
-    assert small(cell("modelnet10", "proto_evfl one_way")).config.overrides["rounds.count"] == 0
-    assert small(cell("modelnet10", "proto_evfl")).config.overrides["rounds.count"] == 1
+    assert _small(cell("modelnet10", "proto_evfl one_way")).config.overrides["rounds.count"] == 0
+    assert _small(cell("modelnet10", "proto_evfl")).config.overrides["rounds.count"] == 1
 
 
 def test_smalls_takes_what_was_asked_for_and_each_place_once() -> None:

@@ -15,7 +15,7 @@ def test_every_table_of_the_paper_is_there_and_numeric() -> None:
 def test_keys_name_each_row_once() -> None:
     for name in {e.source for e in EXPERIMENTS.values() if e.source}:
         rows = [
-            tuple(row[k] for k in paper_numbers.keys(name)) for row in paper_numbers.table(name)
+            tuple(row[k] for k in paper_numbers._keys(name)) for row in paper_numbers.table(name)
         ]
         assert len(rows) == len(set(rows)), name
 
@@ -25,7 +25,7 @@ def test_every_printed_number_has_a_cell_of_ours() -> None:
     for experiment in EXPERIMENTS.values():
         if experiment.source is None:
             continue
-        names = paper_numbers.keys(experiment.source)
+        names = paper_numbers._keys(experiment.source)
         ours = set()
         for cell in experiment.cells:
             tags = {

@@ -26,10 +26,10 @@ def test_curve_leaves_out_what_is_not_a_number() -> None:
     assert record_stats.curve({"history": history}, "loss") == [2.0, 1.0]
 
 
-def test_slope_against_numpy() -> None:
+def test_power_law_against_numpy() -> None:
     import numpy as np
 
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=20), rng.normal(size=20)
-    assert record_stats.slope(list(x), list(y)) == pytest.approx(np.polyfit(x, y, 1)[0])
-    assert record_stats.slope([1.0, 1.0], [0.0, 2.0]) is None
+    values = np.random.default_rng(0).uniform(1, 2, size=20)
+    fit = np.polyfit(np.log(np.arange(2, 21)), np.log(values[1:]), 1)
+    assert record_stats.power_law(list(values)) == pytest.approx(tuple(fit))
+    assert record_stats.power_law([1.0, 2.0]) is None

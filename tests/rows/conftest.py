@@ -16,4 +16,4 @@ def nothing_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(fetch, "DEBIAN", tmp_path / "none")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "none"))
-    monkeypatch.setattr(fetch, "download", refuse)
+    monkeypatch.setattr(fetch, "_download", refuse)

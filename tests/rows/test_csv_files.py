@@ -125,7 +125,7 @@ def test_names_and_values_beyond_ascii(tmp_path: Path) -> None:
 def test_the_delimiter_is_the_commonest_mark_outside_quotes(
     tmp_path: Path, line: str, mark: str
 ) -> None:
-    assert csv_files.delimiter(file(tmp_path, line + "\n1;2;3;4\n")) == mark
+    assert csv_files._delimiter(file(tmp_path, line + "\n1;2;3;4\n")) == mark
 
 
 @pytest.mark.parametrize("name", ["BANK.CSV.GZ", "bank.csv.gz"])
@@ -156,9 +156,9 @@ def test_an_open_quote_is_found_and_a_doubled_one_is_fine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr(csv_files, "BLOCK", block)
-    csv_files.check_quotes(file(tmp_path, 'a,b\n"say ""yes""",2\n'))
+    csv_files._check_quotes(file(tmp_path, 'a,b\n"say ""yes""",2\n'))
     with pytest.raises(UserError, match="never closed; quotes within a value are written twice"):
-        csv_files.check_quotes(file(tmp_path, 'a,b\n"say ""yes,2\n1,3\n'))
+        csv_files._check_quotes(file(tmp_path, 'a,b\n"say ""yes,2\n1,3\n'))
 
 
 @pytest.mark.usefixtures("small_blocks")

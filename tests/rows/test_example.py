@@ -1,12 +1,9 @@
 """The example files go through the whole way: configuration, ids, alignment, features, labels."""
 
-import os
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from protoevfl.errors import UserError
 from protoevfl.rows.align import plain_intersection
 from protoevfl.rows.example import write_example
 from protoevfl.rows.features import TableEncoder
@@ -80,18 +77,3 @@ def test_every_company_knows_something_about_the_label(tmp_path: Path) -> None:
     alone = [auc(x) for x in parts]
     assert min(alone) > 0.6
     assert auc(np.concatenate(parts, axis=1)) > max(alone) + 0.02
-
-
-@pytest.mark.skipif("PROTOEVFL_DATA" not in os.environ, reason="needs Credit")
-def test_from_credit(tmp_path: Path) -> None:
-    config = load(
-        write_example(tmp_path, Path(os.environ["PROTOEVFL_DATA"]) / "credit.csv.gz", rows=2000)
-    )
-    assert resolve(config)["bank"].spec.categorical == ("SEX", "EDUCATION", "MARRIAGE")
-    assert len(plain_intersection(ids_of(tmp_path))["bank.parquet"].rows) > 400
-
-
-def test_another_table_is_not_taken_for_credit(tmp_path: Path) -> None:
-    write_example(tmp_path, rows=100)
-    with pytest.raises(UserError, match="not the Credit table"):
-        write_example(tmp_path / "x", tmp_path / "insurer.csv")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from protoevfl.errors import UserError
-from protoevfl.rows import fetch, uci
+from protoevfl.rows import fetch, table_sources
 
 CONTENT = b"row\n" * 1000
 
@@ -71,7 +71,7 @@ def test_wrong_download_is_refused_and_leaves_nothing(empty: Path, content: byte
 def test_damaged_archive_is_refused(empty: Path) -> None:
     source = empty / "adult.zip"
     source.write_bytes(b"PK not a zip")
-    adult = fetch.Remote("adult.csv.gz", (source.as_uri(),), "", uci.adult_csv, "Ask")
+    adult = fetch.Remote("adult.csv.gz", (source.as_uri(),), "", table_sources._adult_csv, "Ask")
     with pytest.raises(UserError, match="not a zip file"):
         fetch.obtain(adult)
 

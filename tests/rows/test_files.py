@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from protoevfl.errors import UserError
-from protoevfl.rows import csv_files
+from protoevfl.rows import csv_files, files
 from protoevfl.rows.files import count_rows, iter_batches, read_columns, scan
 
 TABLE = pa.table(
@@ -134,3 +134,14 @@ def test_ten_thousand_columns(tmp_path: Path, suffix: str) -> None:
     assert sum(b.num_rows for b in iter_batches(path, names)) == 3
     with pytest.raises(UserError, match=r"10000 in all"):
         read_columns(path, ["nope"])
+
+
+def test_a_parquet_file_that_claims_more_rows_than_can_be_aligned_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MOST_ROWS", 999)
+    pq.write_table(pa.table({"a": [0] * 1000}), tmp_path / "f.parquet")
+    with pytest.raises(UserError, match=r"f\.parquet says it has 1,000 rows, more than the 999"):
+        scan(tmp_path / "f.parquet")
+    pq.write_table(pa.table({"a": [0] * 999}), tmp_path / "f.parquet")
+    assert scan(tmp_path / "f.parquet").rows == 999

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from protoevfl.errors import UserError
-from protoevfl.rows.frames import Parties, as_images, as_table, row_count, take
+from protoevfl.rows.frames import Frame, Parties, row_count, take
 
 
 def test_parties_are_cut_row_by_row() -> None:
@@ -36,20 +36,21 @@ def test_frames_become_arrow_tables_with_plain_texts() -> None:
         polars.DataFrame({"n": [1, 2], "t": ["x", None]}),
         pa.table({"n": [1, 2], "t": ["x", None]}),
     ):
-        table = as_table(frame, "bank")
+        (table,) = Frame("bank", frame).tables
         assert table.schema.field("t").type == pa.string()
         assert table["t"].to_pylist() == ["x", None]
         assert row_count(take(frame, np.array([1]))) == 1
-    assert as_table(pandas.DataFrame({0: [1.0], 1: [2.0]}), "bank").column_names == ["0", "1"]
-    assert as_table(np.zeros((2, 3)), "bank").column_names == ["x0", "x1", "x2"]
+    assert Frame("bank", pandas.DataFrame({0: [1.0], 1: [2.0]})).columns == ("0", "1")
+    assert Frame("bank", np.zeros((2, 3))).columns == ("x0", "x1", "x2")
 
 
 def test_what_is_no_table_is_refused() -> None:
     pandas = pytest.importorskip("pandas")
     with pytest.raises(UserError, match="bank: a table of numbers"):
-        as_table(np.array([["x"]]), "bank")
+        Frame("bank", np.array([["x"]]))
     with pytest.raises(UserError, match="mixes types"):
-        as_table(pandas.DataFrame({"m": [1, "x"]}), "bank")
+        Frame("bank", pandas.DataFrame({"m": [1, "x"]}))
     with pytest.raises(UserError, match="missing or infinite"):
-        as_images(np.full((1, 1, 2, 2), np.nan))
-    assert as_images(np.zeros((2, 3))) is None
+        Frame("bank", np.full((1, 1, 2, 2), np.nan))
+    assert Frame("bank", np.zeros((2, 3))).shape is None
+    assert Frame("bank", np.zeros((2, 3, 4))).shape == (1, 3, 4)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protoevfl.errors import UserError
-from protoevfl.rows.ids import IdRules, collect, join, normalise, shape, suspicions
+from protoevfl.rows.ids import IdRules, _join, _normalise, collect, shape, suspicions
 
 FOLD = IdRules(casefold=True)
 
@@ -37,46 +37,46 @@ FOLD = IdRules(casefold=True)
     ],
 )
 def test_equal(left: object, right: object) -> None:
-    assert normalise(left) == normalise(right) is not None
+    assert _normalise(left) == _normalise(right) is not None
 
 
 @pytest.mark.parametrize(
     ("left", "right"), [("00123", 123), ("A1", "a1"), ("A 1", "A1"), ("1.0.0", "1"), ("12.5", "12")]
 )
 def test_different(left: object, right: object) -> None:
-    assert normalise(left) != normalise(right)
+    assert _normalise(left) != _normalise(right)
 
 
 def test_case_is_folded_only_on_request() -> None:
-    assert normalise("Straße", FOLD) == normalise("STRASSE", FOLD)
-    assert normalise("Ab") != normalise("AB")
+    assert _normalise("Straße", FOLD) == _normalise("STRASSE", FOLD)
+    assert _normalise("Ab") != _normalise("AB")
     assert FOLD.digest() != IdRules().digest() != IdRules(columns=2).digest()
 
 
 @pytest.mark.parametrize("value", [None, "", "  ", float("nan"), "NaN", "null", "N/A", "\u200b"])
 def test_missing(value: object) -> None:
-    assert normalise(value) is None
+    assert _normalise(value) is None
 
 
 @pytest.mark.parametrize("value", [True, b"x", 1.5, 2.0**60, float("inf"), [1]])
 def test_not_an_id(value: object) -> None:
     with pytest.raises(UserError):
-        normalise(value)
+        _normalise(value)
 
 
 @given(st.text(max_size=12), st.booleans())
 def test_idempotent(value: str, casefold: bool) -> None:
-    once = normalise(value, IdRules(casefold=casefold))
-    assert once is None or normalise(once, IdRules(casefold=casefold)) == once
+    once = _normalise(value, IdRules(casefold=casefold))
+    assert once is None or _normalise(once, IdRules(casefold=casefold)) == once
 
 
 @given(st.integers(-(2**53) + 1, 2**53 - 1))
 def test_numbers_in_any_type(value: int) -> None:
     assert (
-        normalise(value)
-        == normalise(str(value))
-        == normalise(float(value))
-        == normalise(f"{value}.0")
+        _normalise(value)
+        == _normalise(str(value))
+        == _normalise(float(value))
+        == _normalise(f"{value}.0")
     )
 
 
@@ -85,7 +85,7 @@ def test_numbers_in_any_type(value: int) -> None:
     st.lists(st.text(max_size=5), min_size=2, max_size=2),
 )
 def test_join_is_unambiguous(a: list[str], b: list[str]) -> None:
-    assert (join(a) == join(b)) == (a == b)
+    assert (_join(a) == _join(b)) == (a == b)
 
 
 def test_counts_and_rows() -> None:

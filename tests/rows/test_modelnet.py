@@ -58,10 +58,10 @@ def mesh(tmp_path: Path, text: str) -> Path:
 
 
 def test_both_headers_and_polygons(tmp_path: Path) -> None:
-    points, triangles = modelnet.read_off(mesh(tmp_path, CUBE))
+    points, triangles = modelnet._read_off(mesh(tmp_path, CUBE))
     assert points.shape == (8, 3)
     assert triangles.shape == (12, 3)
-    points, triangles = modelnet.read_off(mesh(tmp_path, TETRAHEDRON))
+    points, triangles = modelnet._read_off(mesh(tmp_path, TETRAHEDRON))
     assert triangles.tolist() == [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
     assert points[3].tolist() == [0, 0, 1]
 
@@ -80,26 +80,26 @@ def test_both_headers_and_polygons(tmp_path: Path) -> None:
 )
 def test_damaged_mesh_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match=r"mesh\.off"):
-        modelnet.read_off(mesh(tmp_path, text))
+        modelnet._read_off(mesh(tmp_path, text))
 
 
 def test_normalised_mesh_fits_the_unit_sphere() -> None:
-    points = modelnet.normalise(np.array([[5.0, 5, 5], [7, 5, 5], [5, 6, 5]]))
+    points = modelnet._normalise(np.array([[5.0, 5, 5], [7, 5, 5], [5, 6, 5]]))
     assert np.allclose(points.min(axis=0) + points.max(axis=0), 0)
     assert np.linalg.norm(points, axis=1).max() == pytest.approx(1)
 
 
 def test_cameras_stand_around_the_vertical_axis() -> None:
     top = np.array([[0.0, 0.0, 0.5]])
-    seen = [modelnet.camera_points(top, a)[0] for a in modelnet.AZIMUTHS]
+    seen = [modelnet._camera_points(top, a)[0] for a in modelnet.AZIMUTHS]
     assert np.allclose(seen, seen[0])
     assert seen[0][1] > 0  # up is up
     assert seen[0][2] < modelnet.DISTANCE  # seen from above: the top is nearer
-    assert modelnet.camera_points(np.array([[1.0, 0, 0]]), 0)[0, 2] < modelnet.DISTANCE
+    assert modelnet._camera_points(np.array([[1.0, 0, 0]]), 0)[0, 2] < modelnet.DISTANCE
 
 
 def test_cube_looks_the_same_from_opposite_sides(tmp_path: Path) -> None:
-    views = modelnet.render_views(mesh(tmp_path, CUBE), 32)
+    views = modelnet._render_views(mesh(tmp_path, CUBE), 32)
     assert views.shape == (12, 32, 32)
     assert np.array_equal(views[:6], views[6:])
     # a long box: narrow from the end, wide from the side

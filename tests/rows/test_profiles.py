@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from protoevfl.errors import UserError
-from protoevfl.rows import dataset, fetch, profiles, raster, views
-from protoevfl.rows.profiles import majority_classes, nearest_counts, shares
+from protoevfl.rows import dataset, fetch, profiles, raster
+from protoevfl.rows.profiles import _majority_classes, nearest_counts, shares
 
 EQUAL = np.full(10, 6000)
 
@@ -16,7 +16,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.mark.parametrize("module", [dataset, fetch, profiles, raster, views])
+@pytest.mark.parametrize("module", [dataset, fetch, profiles, raster])
 def test_examples_in_docstrings(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
@@ -31,24 +31,26 @@ def test_shares_sum_to_one_at_the_given_gamma(profile: str) -> None:
 
 
 def test_half_of_the_majority_classes_are_common() -> None:
-    members = majority_classes([12.0] * 4, 4, 1000, EQUAL, rng())
+    members = _majority_classes([12.0] * 4, 4, 1000, EQUAL, rng())
     assert len(set.intersection(*map(set, members))) == 2
     assert set().union(*members) == set(range(10))
     assert all(len(set(part)) == 4 for part in members)
 
 
 def test_majority_classes_depend_on_the_seed() -> None:
-    assert len({str(majority_classes([12.0] * 4, 4, 1000, EQUAL, rng(s))) for s in range(5)}) == 5
+    assert len({str(_majority_classes([12.0] * 4, 4, 1000, EQUAL, rng(s))) for s in range(5)}) == 5
 
 
 def test_a_class_with_few_rows_is_no_majority() -> None:
     caps = np.array([100, *[6000] * 9])
     for seed in range(20):
-        assert all(0 not in part for part in majority_classes([12.0] * 4, 4, 1000, caps, rng(seed)))
+        assert all(
+            0 not in part for part in _majority_classes([12.0] * 4, 4, 1000, caps, rng(seed))
+        )
 
 
 def test_no_common_class_when_none_has_the_rows() -> None:
-    members = majority_classes([12.0] * 8, 4, 7000, EQUAL, rng())
+    members = _majority_classes([12.0] * 8, 4, 7000, EQUAL, rng())
     assert not set.intersection(*map(set, members))
     used = np.bincount(np.concatenate(members), minlength=10)
     assert used.max() - used.min() <= 1
@@ -64,7 +66,7 @@ def test_no_common_class_when_none_has_the_rows() -> None:
     ],
 )
 def test_two_classes_have_opposite_majorities(gammas: list[float], expected: list[int]) -> None:
-    members = majority_classes(gammas, 1, 100, np.array([900, 300]), rng())
+    members = _majority_classes(gammas, 1, 100, np.array([900, 300]), rng())
     assert [part[0] for part in members] == expected
 
 

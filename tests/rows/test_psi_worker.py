@@ -19,9 +19,9 @@ from protoevfl.rows.psi_worker import (
     POINT,
     REENCRYPT,
     RESULT,
-    encrypt,
+    _encrypt,
+    _reencrypt,
     perform,
-    reencrypt,
     serve,
 )
 
@@ -54,30 +54,30 @@ def points(joined: bytes) -> list[bytes]:
 
 
 def test_points_keep_the_order_of_ids_and_differ_where_ids_differ() -> None:
-    found = points(encrypt(A, IDS))
-    assert found == [encrypt(A, [one]) for one in IDS]
+    found = points(_encrypt(A, IDS))
+    assert found == [_encrypt(A, [one]) for one in IDS]
     assert len(set(found)) == len(IDS)
     assert all(len(point) == POINT for point in found)
 
 
 def test_equal_ids_meet_under_both_keys_in_either_order() -> None:
-    assert reencrypt(B, encrypt(A, IDS)) == reencrypt(A, encrypt(B, IDS))
-    assert points(encrypt(A, ["x", "y", "x"]))[0] == points(encrypt(A, ["x", "y", "x"]))[2]
+    assert _reencrypt(B, _encrypt(A, IDS)) == _reencrypt(A, _encrypt(B, IDS))
+    assert points(_encrypt(A, ["x", "y", "x"]))[0] == points(_encrypt(A, ["x", "y", "x"]))[2]
 
 
 def test_the_same_job_gives_the_same_bytes_and_another_key_gives_others() -> None:
-    assert encrypt(A, IDS) == encrypt(A, IDS)
-    assert not set(points(encrypt(A, IDS))) & set(points(encrypt(B, IDS)))
+    assert _encrypt(A, IDS) == _encrypt(A, IDS)
+    assert not set(points(_encrypt(A, IDS))) & set(points(_encrypt(B, IDS)))
 
 
 def test_nothing_in_nothing_out() -> None:
-    assert encrypt(A, []) == reencrypt(A, b"") == b""
+    assert _encrypt(A, []) == _reencrypt(A, b"") == b""
 
 
 def test_a_job_is_one_of_the_two_operations() -> None:
-    sent = encrypt(A, IDS)
+    sent = _encrypt(A, IDS)
     assert perform(ENCRYPT, A, json.dumps(IDS).encode()) == sent
-    assert perform(REENCRYPT, B, sent) == reencrypt(B, sent)
+    assert perform(REENCRYPT, B, sent) == _reencrypt(B, sent)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_a_bad_job_is_answered_and_the_next_one_too(bad: bytes) -> None:
     wrong, right = served(bad + job(ENCRYPT, A, b'["x"]'))
     assert wrong[0] == b"!"
     assert wrong[1].decode()
-    assert right == (b"+", encrypt(A, ["x"]))
+    assert right == (b"+", _encrypt(A, ["x"]))
 
 
 def test_an_input_that_ends_within_a_job_ends_the_worker() -> None:
     whole = job(ENCRYPT, A, b'["x"]')
     assert served(b"") == []
     assert served(whole[: JOB.size - 1]) == []
-    assert served(whole + whole[:5]) == [(b"+", encrypt(A, ["x"]))]
+    assert served(whole + whole[:5]) == [(b"+", _encrypt(A, ["x"]))]
 
 
 def test_as_a_script_it_answers_and_leaves_when_its_input_ends() -> None:
@@ -122,7 +122,7 @@ def test_as_a_script_it_answers_and_leaves_when_its_input_ends() -> None:
     )
     assert done.returncode == 0
     assert done.stderr == b""
-    assert answers(done.stdout) == [(b"+", encrypt(A, IDS))]
+    assert answers(done.stdout) == [(b"+", _encrypt(A, IDS))]
 
 
 def test_as_a_script_it_answers_before_the_next_job_comes() -> None:

@@ -10,7 +10,7 @@ SIZE = 24
 
 def slow(points: np.ndarray, triangles: np.ndarray, focal: float, size: int) -> np.ndarray:
     """For each pixel centre: the face its ray meets first."""
-    image, grey = np.zeros((size, size)), raster.shade(points[triangles])
+    image, grey = np.zeros((size, size)), raster._shade(points[triangles])
     for row in range(size):
         for column in range(size):
             ray = np.array(
@@ -58,7 +58,7 @@ def test_shading_is_two_sided_and_lit_from_above_right() -> None:
         a = np.cross(n, [0.3, 0.5, 0.8])
         corner = np.array([0.0, 0.0, 3.0])
         face = np.stack([corner, corner + a, corner + np.cross(n, a)])
-        both = raster.shade(np.stack([face, face[[0, 2, 1]]]))
+        both = raster._shade(np.stack([face, face[[0, 2, 1]]]))
         assert both[0] == pytest.approx(both[1])
         return float(both[0])
 

@@ -9,7 +9,7 @@ import torch
 
 from protoevfl.errors import UserError
 from protoevfl.rows import fetch, image_sources, sources
-from protoevfl.rows.sources import Dataset
+from protoevfl.rows.dataset import Dataset
 
 from .real import requires
 

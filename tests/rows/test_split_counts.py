@@ -14,13 +14,13 @@ from protoevfl.rows.split_counts import (
     GAMMAS,
     POOL_ROWS,
     SplitSpec,
+    _exact_pool,
+    _wanted_shares,
     aligned_counts,
     check,
-    exact_pool,
     kept_counts,
     pool_counts,
     pool_rows,
-    wanted_shares,
 )
 
 classes = st.lists(st.integers(2, 300), min_size=2, max_size=8).map(np.array)
@@ -128,17 +128,17 @@ def test_shares_of_a_profile_are_shares_with_the_gamma_asked_for(
     left: Any, parties: int, profile: str, seed: int
 ) -> None:
     spec = SplitSpec(parties=parties, profile=profile, gammas=(8.0, 2.0))
-    shares = wanted_shares(spec, 20, left, seed)
+    shares = _wanted_shares(spec, 20, left, seed)
     assert shares.shape == (parties, len(left))
     assert np.allclose(shares.sum(axis=1), 1)
     gamma = shares.max(axis=1) / shares.min(axis=1)
     assert np.allclose(gamma, 1 if profile == "balanced" else np.resize([8.0, 2.0], parties))
-    assert np.array_equal(shares, wanted_shares(spec, 20, left, seed))
+    assert np.array_equal(shares, _wanted_shares(spec, 20, left, seed))
 
 
 def test_gammas_below_one_are_refused_and_every_data_set_has_its_own() -> None:
     with pytest.raises(UserError, match=r"at least 1, not 0\.5"):
-        wanted_shares(SplitSpec(gammas=(2.0, 0.5)), 20, np.array([50, 50]), 0)
+        _wanted_shares(SplitSpec(gammas=(2.0, 0.5)), 20, np.array([50, 50]), 0)
     assert set(GAMMAS) == set(POOL_ROWS)
     assert min(min(some) for some in GAMMAS.values()) >= 1
 
@@ -157,7 +157,7 @@ def test_pools_add_up_and_a_note_tells_a_size_that_needs_none(
     assert (counts.sum(axis=1) == pool).all()
     assert (counts.sum(axis=0) <= left).all()
     assert (counts >= 1).all()
-    fits = exact_pool(spec, pool, left, 0)
+    fits = _exact_pool(spec, pool, left, 0)
     assert (fits == pool) == (not notes)
     if notes and f"met exactly with {fits:,} rows a party" in notes[0]:
         assert pool_rows(replace(spec, pool=fits), left) == (fits, [])

@@ -11,8 +11,8 @@ import torch
 from protoevfl.errors import UserError
 from protoevfl.rows import sources
 from protoevfl.rows.dataset import Dataset
-from protoevfl.rows.splits import SplitSpec, split_dataset
-from protoevfl.rows.table import Labels, PartyTable, labels_of, party_tables
+from protoevfl.rows.splits import SplitSpec, labels_of, party_tables, split_dataset
+from protoevfl.rows.table import Labels, PartyTable
 
 from .real import requires
 
@@ -26,7 +26,7 @@ def digits() -> Dataset:
 
 def test_images_stay_bytes_and_hold_the_partys_views(digits: Dataset) -> None:
     split = split_dataset(digits, SplitSpec(aligned=100), 0)
-    tables = party_tables(digits, split, 4)
+    tables = party_tables(digits, split)
     assert isinstance(digits.features, torch.Tensor)
     for table, pool, views in zip(
         tables, split.pools, [(0, 1), (2, 3), (0, 2), (1, 3)], strict=True
@@ -49,11 +49,6 @@ def test_labels_follow_the_rows(digits: Dataset) -> None:
     assert all((pool == 3).any() for pool in labels.pools)
     assert torch.equal(labels.aligned, digits.labels[split.aligned])
     assert labels.classes == 10
-
-
-def test_parties_of_split_and_tables_must_agree(digits: Dataset) -> None:
-    with pytest.raises(UserError, match="4 parties, not 3"):
-        party_tables(digits, split_dataset(digits, SplitSpec(aligned=100), 0), 3)
 
 
 @requires("credit")

@@ -57,11 +57,29 @@ def test_every_optional_line_of_the_template_is_valid_and_shows_the_default(home
         plain.test,
         plain.device,
     )
-    assert full.method.overrides == {"rounds.count": 2, "head.epochs": 100}
+    assert full.method.overrides == {"rounds.count": 2, "head.epochs": 100, "columns": "open"}
     # settings that exist
     build(full.method.name, full.method.preset, "table", full.method.overrides)
     assert resolve(full)["clinic"].config.image == config.ImageSpec("pixels", (1, 28, 28))
     assert resolve(full)["bank"].spec.categorical == ("branch",)
+
+
+def test_a_level_of_columns_is_given_in_one_place_and_for_the_method_that_has_levels(
+    home: Path,
+) -> None:
+    plain = (home / "protoevfl.toml").read_text()
+    path = home / "few.toml"
+    path.write_text(f'columns = "few"\n{plain}')
+    assert load(path).method.overrides["columns"] == "few"
+    path.write_text(f'columns = "few"\n{plain}\n[method]\nname = "vanilla"\n')
+    with pytest.raises(UserError, match="vanilla has no levels of columns"):
+        load(path)
+    path.write_text(f'columns = "few"\n{plain}\n[method.overrides]\ncolumns = "open"\n')
+    with pytest.raises(UserError, match="differ; leave one of them out"):
+        load(path)
+    path.write_text(f'columns = "fw"\n{plain}')
+    with pytest.raises(UserError, match="columns = 'fw' is unknown"):
+        load(path)
 
 
 UNKNOWN = [
@@ -114,6 +132,8 @@ WRONG = [
     ),
     ('features = "all"', 'features = ["income"]\nexclude = ["branch"]', "leave one of the two out"),
     ("[label]", "[label", "not valid TOML"),
+    ("# decision", 'decision = "careful"\n#', "decision must be one of likeliest, balanced, or"),
+    ("# decision", "decision = { yes = 1.5 }\n#", "thresholds between 0 and 1"),
     ('name = "bank"', 'name = "owner"', "another one than 'owner'"),
     ('id = "customer_id"', "id = 5", r"\[\[party\]\] 1: id must be the name of a column, not 5"),
     ("# [method]", "[method]\noverrides = 3\n# [method]", r"\[method\]: overrides must be a table"),

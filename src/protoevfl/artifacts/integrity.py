@@ -26,8 +26,8 @@ def write_json(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return facts
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -39,8 +39,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load
 
-    found: dict[str, Tensor] = load(path.read_bytes())
-    return found
+    tensors: dict[str, Tensor] = load(path.read_bytes())
+    return tensors
 
 
 def sha256(path: Path) -> str:

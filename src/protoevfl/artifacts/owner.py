@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl.artifacts import head_io, integrity
+from protoevfl.core import decisions, metrics
 from protoevfl.errors import UserError
 from protoevfl.federation.lockstep import Address, lockstep
 from protoevfl.federation.owner import LabelOwner
@@ -56,6 +57,8 @@ class StoredOwner:
     unseen: tuple[int, ...] = ()
     rare: tuple[int, ...] = ()
     key: int = 0  # of random draws, where a method makes some to predict
+    decision: decisions.Rule = "likeliest"  # which class a row is said to be of
+    rates: tuple[float, ...] = ()  # of the classes among all labels
     # models fitted from the memory
     cache: dict[Any, Any] = field(default_factory=dict, compare=False)
 
@@ -69,6 +72,7 @@ class StoredOwner:
         classes: tuple[str, ...],
         label_column: str,
         test: TestRows,
+        decision: decisions.Rule,
     ) -> "StoredOwner":
         """What is kept of a trained owner."""
         memory = {
@@ -78,6 +82,8 @@ class StoredOwner:
         }
         if owner.head is None and "linear" not in memory:
             raise UserError(f"{method.name} has not trained a head; nothing can be kept")
+        known = owner.labels if owner.own is None else owner.own.labels[owner.own.labels >= 0]
+        counts = torch.bincount(known.cpu(), minlength=len(classes)).double()
         return cls(
             parties=parties,
             classes=classes,
@@ -92,6 +98,8 @@ class StoredOwner:
             unseen=owner.unseen,
             rare=owner.rare,
             key=owner.key,
+            decision=decision,
+            rates=tuple((counts / counts.sum()).tolist()),
         )
 
     @property
@@ -128,6 +136,15 @@ class StoredOwner:
                 owner = replace(owner, examples=among(rows, examples or {}), own=_own(own, rows))
                 out[rows] = self._ask(owner, {m: f[rows] for m, f in known.items()}, subset)
         return out
+
+    def choose(self, probabilities: Tensor) -> Tensor:
+        """Classes (n,) of probabilities (n, Z), by the run's rule."""
+        return decisions.choose(probabilities, self.decision, torch.tensor(self.rates))
+
+    def evaluate(self, probabilities: Tensor, labels: Tensor) -> dict[str, Any]:
+        """The figures of a record, with the classes that the run's rule chooses."""
+        choice = self.choose(probabilities)
+        return metrics.evaluate(probabilities, labels, self.unseen, choice)
 
     def subset(self, rows: TestRows, parties: tuple[int, ...]) -> Tensor:
         """(n, Z) of test rows from these parties only."""
@@ -181,6 +198,8 @@ class StoredOwner:
             "unseen": list(self.unseen),
             "rare": list(self.rare),
             "key": self.key,
+            "decision": self.decision if isinstance(self.decision, str) else dict(self.decision),
+            "rates": list(self.rates),
             "label_column": self.label_column,
             "method": method_facts(self.method),
             "privacy": asdict(self.privacy),
@@ -212,7 +231,14 @@ class StoredOwner:
                 unseen=tuple(facts["unseen"]),
                 rare=tuple(facts["rare"]),
                 key=facts["key"],
+                decision=_decision(facts["decision"]),
+                rates=tuple(facts["rates"]),
             )
+
+
+def _decision(value: str | dict[str, float]) -> decisions.Rule:
+    """A rule from JSON, where class numbers are texts."""
+    return value if isinstance(value, str) else {int(z): t for z, t in value.items()}
 
 
 def among(rows: Tensor, examples: Mapping[int, int]) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """The run directory: one folder per party, one for the label owner, and a manifest; written whole
 or not at all.
 
-    RUN/run.json    format, versions, when, parties in order, the SHA-256 of each folder's own JSON file
+    RUN/run.json    format, versions, when, parties in order, the SHA-256 of each folder's JSON file
     RUN/<party>/    that party's artefacts alone            RUN/owner/    the label owner's
 
 Folders may be taken away (between companies each one has its own only): a run opens with those that
@@ -63,7 +63,7 @@ def write_run(
         for party in parties:
             party.save(folder / party.name)
         owner.save(folder / OWNER)
-        write_manifest(folder, [p.name for p in parties], facts)
+        _write_manifest(folder, [p.name for p in parties], facts)
 
 
 def add_to_run(
@@ -77,10 +77,10 @@ def add_to_run(
     name = OWNER if isinstance(part, StoredOwner) else part.name
     with integrity.whole(folder / name) as beside:
         part.save(beside)
-    write_manifest(folder, names, facts)
+    _write_manifest(folder, names, facts)
 
 
-def write_manifest(folder: Path, names: Sequence[str], facts: dict[str, Any]) -> None:
+def _write_manifest(folder: Path, names: Sequence[str], facts: dict[str, Any]) -> None:
     """run.json, with the checksums of the parts that are here."""
     files = {name: own_file(folder, name) for name in (*names, OWNER)}
     manifest = {
@@ -89,7 +89,7 @@ def write_manifest(folder: Path, names: Sequence[str], facts: dict[str, Any]) ->
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "parties": list(names),
         "folders": {name: integrity.sha256(file) for name, file in files.items() if file.is_file()},
-        "versions": versions(),
+        "versions": _versions(),
         **facts,
     }
     with integrity.whole_file(folder / MANIFEST) as beside:
@@ -121,7 +121,7 @@ def open_run(path: Path) -> Run:
     return Run(path, manifest, parties, owner)
 
 
-def versions() -> dict[str, str]:
+def _versions() -> dict[str, str]:
     import numpy
     import pyarrow
     import torch

@@ -6,7 +6,7 @@ gives records with an "attack" entry for the table of label inference. Three sim
 seeds, hence their rows and encoders:
 
     as it is     the transcript the attacks work on, and the accuracy
-    canary       the same with labels shuffled over the aligned rows
+    canary       the same with labels shuffled over the rows
     one-way      Proto-EVFL without rounds: nothing made of labels leaves; its encoders are what an attacker has anyway
 """
 
@@ -15,37 +15,81 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from protoevfl.audit.figures import attributes, cases, findings, inversion, utility
-from protoevfl.audit.record import Recording, Warm, one_way_of, privacy_of, record, record_both
+from protoevfl.audit.figures import cases, columns, findings, inversion, pools, utility
+from protoevfl.audit.own_run import OwnRun
+from protoevfl.audit.record import (
+    Recording,
+    Warm,
+    method_of,
+    one_way_of,
+    privacy_of,
+    record,
+    record_both,
+)
 from protoevfl.bench.run import RunConfig, versions
 from protoevfl.messages import Learn
+from protoevfl.observer import SILENT, Observer
 from protoevfl.privacy.policy import PrivacySettings
 
 KNOWN = (0, 1, 4, 10)
+PHASES = (
+    "the run, and with shuffled labels",
+    "without anything made of labels",
+    "without defences",
+    "attacks on labels",
+    "attacks on shuffled labels",
+    "attacks on columns",
+)
 
 
 def audit(
-    config: RunConfig, seeds: Sequence[int], *, device: str = "auto", known: Sequence[int] = KNOWN
+    config: RunConfig | OwnRun,
+    seeds: Sequence[int],
+    *,
+    device: str = "auto",
+    known: Sequence[int] = KNOWN,
+    canaries: int = 1,
+    observer: Observer = SILENT,
 ) -> dict[str, Any]:
-    """All figures of a configuration as plain facts."""
+    """All figures of a configuration as plain facts.
+
+    known      labels of each class that an attacker knows, one figure each
+    canaries   shufflings of the labels per seed; few seeds need several for a steady figure
+    """
     plain, privacy = privacy_of(config)
-    warm: Warm = {}
-    real, canary = record_both(config, seeds, device=device, warm=warm)
     none = PrivacySettings()
-    one_way = record(one_way_of(plain), seeds, device=device, privacy=none, warm=warm)
-    bare = (
-        record(config, seeds, device=device, privacy=none, warm=warm) if privacy != none else real
-    )
+    warm: Warm = {}
+    phases = iter(range(len(PHASES)))
+
+    def begin() -> None:
+        step = next(phases)
+        observer.progress(PHASES[step], step, len(PHASES))
+
+    begin()
+    real, canary = record_both(config, seeds, canaries=canaries, device=device, warm=warm)
     rounds = rounds_of(real)
+    # nothing made of labels was sent and nothing clipped: all three runs are the same
+    one_for_all = plain.method == "proto_evfl" and not rounds and privacy.clip is None
+    one_way = undefended = real
+    begin()
+    if not one_for_all:
+        one_way = record(one_way_of(plain), seeds, device=device, privacy=none, warm=warm)
+    begin()
+    if not one_for_all and privacy != none:
+        undefended = record(config, seeds, device=device, privacy=none, warm=warm)
+    begin()
     found = findings(cases(real, one_way, plain, privacy), privacy, rounds, known)
-    hidden = findings(cases(canary, one_way, plain, privacy), privacy, rounds, (0,))
+    begin()
+    yardsticks = [one for _ in range(canaries) for one in one_way]
+    hidden = findings(cases(canary, yardsticks, plain, privacy), privacy, rounds, (0,))
+    begin()
     first = real[0]
-    n, z, passive = (
-        len(first.world.owner.labels),
-        first.world.owner.classes,
-        len(first.world.owner.parties) - 1,
-    )
+    owner = first.world.owner
+    n, z, passive = len(owner.labels), owner.classes, len(owner.parties) - 1
     guarded = _promised(privacy, first)
+    names = {}
+    if isinstance(config, OwnRun):
+        names = {m: part.encoder.columns for m, part in enumerate(config.prepared.parties)}
     return {
         "config": config.identity(),
         "privacy": asdict(privacy),
@@ -54,11 +98,13 @@ def audit(
         "classes": z,
         "parties": passive + 1,
         "rounds": rounds,
+        "level": getattr(method_of(plain), "columns", "open"),
         "crossed": first.crossed,
         "findings": [f.as_json() for f in found],
         "canary": [f.as_json() for f in hidden],
         "inversion": inversion(real),
-        "attributes": attributes(real),
+        "columns": columns(real, names),
+        "pools": pools(real),
         "ledger": first.ledger.summary(),
         "coalition_epsilon": first.ledger.coalition(range(1, passive + 1))
         if first.ledger.entries
@@ -67,7 +113,7 @@ def audit(
         "coalition_guess_bound": privacy.guess_bound(n, z, rounds, passive) if guarded else 1.0,
         "utility": {
             "as it is": utility(real),
-            "undefended": utility(bare),
+            "undefended": utility(undefended),
             "one-way": utility(one_way),
         },
     }

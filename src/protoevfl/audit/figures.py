@@ -2,25 +2,27 @@
 utility."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from protoevfl.audit.record import Recording
+from protoevfl.audit.own_run import OwnRun
+from protoevfl.audit.record import Recording, method_of
 from protoevfl.bench.run import RunConfig
 from protoevfl.federation.border import noise_of
-from protoevfl.messages import Embeddings, Learned
-from protoevfl.privacy.attacks.attributes import infer_table
+from protoevfl.messages import Embeddings, Learned, Statistics
 from protoevfl.privacy.attacks.gradients import condensed
 from protoevfl.privacy.attacks.inversion import invert
+from protoevfl.privacy.attacks.membership import told_apart
+from protoevfl.privacy.gives_away import columns_of, gives_away
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.protocol import Case, Extra, Finding, investigate, malicious
 from protoevfl.privacy.scores import interval
 from protoevfl.privacy.view import View, together, views
-from protoevfl.settings.presets import build
 
 POOL_ROWS = 2000  # of its pool an attacker works with
 
@@ -28,12 +30,12 @@ POOL_ROWS = 2000  # of its pool an attacker works with
 def cases(
     recordings: Sequence[Recording],
     yardsticks: Sequence[Recording],
-    config: RunConfig,
+    config: RunConfig | OwnRun,
     privacy: PrivacySettings,
 ) -> list[list[Case]]:
     """For each seed one case a passive party; encoders that saw no message come from the one-way
     recordings."""
-    method = build(config.method, config.preset, config.dataset, config.overrides)
+    method = method_of(config)
     guarded = privacy.guards_labels
     rounds = getattr(method, "rounds", None)
     rule = "none" if guarded else str(getattr(rounds, "update", "none"))
@@ -141,29 +143,42 @@ def inversion(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
     return table
 
 
-def attributes(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
-    """The owner infers the first passive party's columns from embeddings; half of the rows have
-    leaked. Tables only."""
-    totals: dict[str, dict[str, list[float]]] = {}
+def columns(
+    recordings: Sequence[Recording], names: Mapping[int, Sequence[str]]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """{party: {column: {way of guessing: score}}}: what the owner rebuilds of each passive party's
+    columns from the newest it was sent. Means over seeds; tables only.
+
+    names   columns of a party, where they have names
+    """
+    totals: dict[tuple[str, str, str], list[float]] = {}
     for recording in recordings:
-        party = recording.world.owner.parties[1]
-        table, sent = recording.world.tables[party], _received(recording, party)
-        if table.spans is None or sent is None:
-            return {}
-        leaked = torch.arange(len(sent)) % 2 == 0
-        made = infer_table(
-            sent.cpu(),
-            table.aligned.cpu(),
-            table.spans,
-            leaked,
-            recording.world.labels.aligned.cpu(),
-        )
-        for column, rates in made.items():
-            for name, rate in rates.items():
-                totals.setdefault(column, {}).setdefault(name, []).append(rate)
+        labels = F.one_hot(recording.world.labels.aligned.cpu()).float()
+        for party in recording.world.owner.parties[1:]:
+            table, sent = recording.world.tables[party], _received(recording, party)
+            if table.spans is None or sent is None:
+                continue
+            held = columns_of(table.aligned.cpu(), table.spans, table.numbers, names.get(party, ()))
+            for way, known in (("from what it sends", sent), ("from the label alone", labels)):
+                for column, score in gives_away(held, known).items():
+                    totals.setdefault((table.name, column, way), []).append(score)
+    tables: dict[str, dict[str, dict[str, float]]] = {}
+    for (who, column, way), scores in totals.items():
+        tables.setdefault(who, {}).setdefault(column, {})[way] = sum(scores) / len(scores)
+    return tables
+
+
+def pools(recordings: Sequence[Recording]) -> dict[str, dict[str, float]]:
+    """{party: figures} of the statistics of its own rows that it sent; means over seeds."""
+    totals: dict[str, list[dict[str, float]]] = {}
+    for recording in recordings:
+        for party, _, reply in recording.transcript:
+            if party != recording.world.owner.parties[0] and isinstance(reply, Statistics):
+                name = recording.world.tables[party].name
+                totals.setdefault(name, []).append(told_apart(reply, *recording.described[party]))
     return {
-        column: {name: sum(v) / len(v) for name, v in rates.items()}
-        for column, rates in totals.items()
+        name: {what: sum(one[what] for one in many) / len(many) for what in many[0]}
+        for name, many in totals.items()
     }
 
 

@@ -6,12 +6,13 @@ lockstep, as members of one batched model, which on a GPU costs little more than
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from protoevfl.audit.own_run import OwnRun
 from protoevfl.bench.run import RunConfig, World, prepare
 from protoevfl.core import metrics
 from protoevfl.core.transport import cosine
@@ -20,7 +21,8 @@ from protoevfl.errors import UserError
 from protoevfl.federation.engines.stacked import Stacked
 from protoevfl.federation.federation import Federation, simulate
 from protoevfl.federation.lockstep import Address
-from protoevfl.messages import Learn, Message, WarmUp
+from protoevfl.federation.owner import LabelOwner
+from protoevfl.messages import Learn, Message, Statistics, WarmUp
 from protoevfl.models import embed
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import PrivacySettings, split_overrides
@@ -46,20 +48,33 @@ class Recording:
     pseudo_labels: dict[int, float]  # party -> accuracy of nearest prototypes on its pool
     own: dict[int, Tensor]  # party -> (N, d) embeddings of the aligned rows by its final extractor
     pool: dict[int, Tensor]
+    # party -> its (pool, aligned) rows in the space of the statistics it sent, where it sent some
+    described: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
-def privacy_of(config: RunConfig) -> tuple[RunConfig, PrivacySettings]:
+Source = TypeVar("Source", bound=RunConfig | OwnRun)
+
+
+def method_of(config: RunConfig | OwnRun) -> Any:
+    """The method a simulation runs."""
+    if isinstance(config, OwnRun):
+        return config.chosen
+    return build(config.method, config.preset, config.dataset, config.overrides)
+
+
+def privacy_of(config: Source) -> tuple[Source, PrivacySettings]:
     """The configuration without privacy settings, and the privacy settings of its preset and
     overrides."""
+    if isinstance(config, OwnRun):
+        return config, config.privacy
     given = {name: value for name, value in config.overrides.items() if name != AUDIT}
     own, _ = split_overrides(given)
-    return replace(config, overrides=own), settings_of(
-        config.method, config.preset, config.dataset, given
-    )
+    plain = cast(Source, replace(config, overrides=own))
+    return plain, settings_of(config.method, config.preset, config.dataset, given)
 
 
 def record(
-    config: RunConfig,
+    config: RunConfig | OwnRun,
     seeds: Sequence[int],
     *,
     privacy: PrivacySettings | None = None,
@@ -76,7 +91,7 @@ def record(
 
 
 def record_both(
-    config: RunConfig,
+    config: RunConfig | OwnRun,
     seeds: Sequence[int],
     *,
     canaries: int = 1,
@@ -91,7 +106,7 @@ def record_both(
 
 
 def _simulate(
-    config: RunConfig,
+    config: RunConfig | OwnRun,
     runs: Sequence[tuple[int, int]],
     privacy: PrivacySettings | None,
     device: str,
@@ -106,12 +121,15 @@ def _simulate(
         )
     chosen = chosen if privacy is None else privacy
     device = choose_device(device)
-    method: Any = build(plain.method, plain.preset, plain.dataset, plain.overrides)
+    method = method_of(plain)
     seeds = [seed for seed, _ in runs]
-    worlds = [prepare(plain, seed, device) for seed in seeds]
+    worlds = [
+        plain.world(device) if isinstance(plain, OwnRun) else prepare(plain, seed, device)
+        for seed in seeds
+    ]
     for world, (seed, canary) in zip(worlds, runs, strict=True):
         if canary:
-            world.owner.labels = shuffled(world.owner.labels, seed, canary)
+            shuffle_labels(world.owner, seed, canary)
 
     def around(parties: Any) -> Any:
         if warm is None or not hasattr(method, "warm"):  # SS-VFL-I warms up in its own way
@@ -133,6 +151,7 @@ def _simulate(
     traffic = [federation.traffic(r) for r in range(len(runs))]
     found = _measured(federation, worlds, runs)
     inside = _inside(federation.parties)
+    described = _described(federation.parties, transcript)
     recordings = []
     for r, seed in enumerate(seeds):
         crossed = [(p, q, a) for run, p, q, a in transcript if run == r and isinstance(a, Message)]
@@ -145,10 +164,28 @@ def _simulate(
                 traffic[r],
                 federation.border.ledgers[r],
                 inside,
+                described,
                 r,
             )
         )
     return recordings
+
+
+def shuffle_labels(owner: LabelOwner, seed: int, number: int) -> None:
+    """Canary: every label the owner has lies on another row, those of its own rows too."""
+    owner.labels = shuffled(owner.labels, seed, number)
+    if owner.own is None:
+        return
+    shared = len(owner.labels)
+    labels = owner.own.labels.clone()  # rows shared with all, with some, with nobody
+    labels[:shared] = owner.labels
+    rest = labels[shared:]
+    known = rest >= 0
+    rest[known] = shuffled(rest[known], seed, number)
+    owner.own = replace(owner.own, labels=labels)
+    if owner.further is not None:
+        further = labels[shared : shared + len(owner.further.labels)]
+        owner.further = replace(owner.further, labels=further)
 
 
 def _hasty(method: Any) -> Any:
@@ -162,11 +199,12 @@ def _hasty(method: Any) -> Any:
 Warm = dict[str, dict[Address, dict[str, Tensor]]]
 
 
-def _warm_up_of(config: RunConfig, method: Any) -> str:
+def _warm_up_of(config: RunConfig | OwnRun, method: Any) -> str:
     """Everything an extractor depends on before the first message made of labels, seed and party
     apart."""
     parts = [getattr(method, name, None) for name in ("warm", "norm", "table", "width")]
-    return repr((type(method).__name__, config.split_spec(), parts))
+    rows = config.name if isinstance(config, OwnRun) else config.split_spec()
+    return repr((type(method).__name__, rows, parts))
 
 
 @dataclass
@@ -231,6 +269,21 @@ def _inside(engine: Any) -> dict[Address, tuple[Tensor, Tensor]]:
     return found
 
 
+def _described(
+    engine: Any, transcript: Sequence[tuple[int, int, Message, Any]]
+) -> dict[Address, tuple[Tensor, Tensor]]:
+    """(pool, aligned) rows of parties that sent statistics, in the space of these; simulation
+    only."""
+    told = {(run, party) for run, party, _, reply in transcript if isinstance(reply, Statistics)}
+    found: dict[Address, tuple[Tensor, Tensor]] = {}
+    for members, cohort in engine.members() if told else ():
+        pool, aligned = (
+            cohort.method.embed(cohort, rows) for rows in (cohort.rows.pool, cohort.rows.aligned)
+        )
+        found |= {at: (pool[g], aligned[g]) for g, at in enumerate(members) if at in told}
+    return found
+
+
 def _recording(
     seed: int,
     world: World,
@@ -239,6 +292,7 @@ def _recording(
     traffic: dict[str, Any],
     ledger: Ledger,
     inside: dict[Address, tuple[Tensor, Tensor]],
+    described: dict[Address, tuple[Tensor, Tensor]],
     run: int,
 ) -> Recording:
     last = {p: q for p, q, _ in transcript if isinstance(q, Learn)}
@@ -246,8 +300,9 @@ def _recording(
     rates: dict[int, float] = {}
     for m, request in last.items():
         width = min(pools[m].shape[1], request.prototypes.shape[1])
-        guess = cosine(pools[m][:, :width], request.prototypes[:, :width]).argmax(1)
-        rates[m] = metrics.accuracy(guess.cpu(), world.labels.pools[m]) or 0.0
+        if world.labels.pools:  # classes of own files' unshared rows are known to nobody
+            guess = cosine(pools[m][:, :width], request.prototypes[:, :width]).argmax(1)
+            rates[m] = metrics.accuracy(guess.cpu(), world.labels.pools[m]) or 0.0
     own = {m: inside[run, m][0] for m in world.owner.parties}
     return Recording(
         seed,
@@ -260,16 +315,20 @@ def _recording(
         rates,
         own,
         pools,
+        {m: described[run, m] for m in world.owner.parties if (run, m) in described},
     )
 
 
-def one_way_of(config: RunConfig) -> RunConfig:
+def one_way_of(config: Source) -> Source:
     """The same rows with nothing made of labels sent down; its self-supervised encoders are any
     attacker's own."""
+    if isinstance(config, OwnRun):
+        return cast(Source, config.without_rounds())
     mine = config.method == "proto_evfl" and not config.preset.startswith("paper")
     kept = {
         n: v
         for n, v in config.overrides.items()
         if mine and n.split(".")[0] in ("warm", "head", "layers")
     }
-    return replace(config, method="proto_evfl", preset="one_way", overrides=kept)
+    one_way = replace(config, method="proto_evfl", preset="one_way", overrides=kept)
+    return cast(Source, one_way)

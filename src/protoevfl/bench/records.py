@@ -6,7 +6,8 @@ line goes out in one write and is on the disk before the next run starts. A cras
 line only: readers pass over it, the next append removes it. Files ending in .gz are read, not
 appended to.
 
-    >>> key({"dataset": "digits", "seed": 0}) == key({"seed": 0, "dataset": "digits", "seconds": 1.5})
+    >>> a, b = {"dataset": "digits", "seed": 0}, {"seed": 0, "dataset": "digits", "seconds": 1.5}
+    >>> key(a) == key(b)
     True
 """
 
@@ -44,12 +45,8 @@ CELL = (
     "overlap",
     "overrides",
 )
-LATER = {
-    "open": False,
-    "side": "",
-    "labels": "shared",
-    "overlap": 0,
-}  # fields that older records lack, and what they meant
+# fields that older records lack, and what they meant
+LATER = {"open": False, "side": "", "labels": "shared", "overlap": 0}
 KEY = (*CELL, "seed")
 
 
@@ -184,14 +181,14 @@ def stamp() -> dict[str, str]:
     commit = os.environ.get("PROTOEVFL_COMMIT", "")
     if not commit:
         try:
-            said = subprocess.run(
+            answer = subprocess.run(
                 ["git", "rev-parse", "HEAD"],
                 cwd=Path(__file__).parent,
                 capture_output=True,
                 text=True,
                 timeout=10,
             )
-            commit = said.stdout.strip() if said.returncode == 0 else ""
+            commit = answer.stdout.strip() if answer.returncode == 0 else ""
         except (OSError, subprocess.TimeoutExpired):
             commit = ""
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"

@@ -27,16 +27,9 @@ from protoevfl.methods.own_model import has_own_model
 from protoevfl.observer import SILENT, Observer, Together
 from protoevfl.rows import sources
 from protoevfl.rows.attributes import read_attributes
-from protoevfl.rows.splits import Split, SplitSpec, split_dataset
-from protoevfl.rows.table import (
-    Further,
-    Labels,
-    OwnRows,
-    PartyTable,
-    encode_columns,
-    labels_of,
-    party_tables,
-)
+from protoevfl.rows.split_counts import SplitSpec
+from protoevfl.rows.splits import Split, encode_columns, labels_of, party_tables, split_dataset
+from protoevfl.rows.table import Further, Labels, OwnRows, PartyTable
 from protoevfl.settings.method_choice import CENTRAL, privacy_of
 from protoevfl.settings.presets import build
 
@@ -140,15 +133,15 @@ def prepare(config: RunConfig, seed: int, device: str) -> World:
         rare=labels.rare,
         open_classes=config.open,
     )
-    tell(owner, config.side, labels)
+    _add_side_information(owner, config.side, labels)
     if config.labels == "all":
-        owner.own, owner.further = every_label(tables, labels, split, device)
+        owner.own, owner.further = _every_label(tables, labels, split, device)
     if config.method in CENTRAL:
-        owner.central = central(config, dataset, split, device)
+        owner.central = _central(config, dataset, split, device)
     return World(split, tables, labels, owner, seed)
 
 
-def every_label(
+def _every_label(
     tables: Sequence[PartyTable], labels: Labels, split: Split, device: str
 ) -> tuple[OwnRows, Further | None]:
     """All rows of the active party with their labels, and the rows it shares with one other party
@@ -170,9 +163,8 @@ def every_label(
     return own, Further(labels.pools[0][:count].to(device), shared.to(device))
 
 
-def tell(owner: LabelOwner, side: str, labels: Labels) -> None:
-    """Side information: the first row to be predicted of each unseen class (a simulation knows it),
-    or attributes."""
+def _add_side_information(owner: LabelOwner, side: str, labels: Labels) -> None:
+    """The first row to be predicted of each unseen class (a simulation knows it), or attributes."""
     if side == "example":
         first = {z: (labels.query == z).nonzero() for z in owner.unseen}
         owner.examples = {z: int(rows[0]) for z, rows in first.items() if len(rows)}
@@ -180,7 +172,7 @@ def tell(owner: LabelOwner, side: str, labels: Labels) -> None:
         owner.attributes = read_attributes(side, [str(z) for z in range(labels.classes)])
 
 
-def central(config: RunConfig, dataset: Any, split: Split, device: str) -> Central:
+def _central(config: RunConfig, dataset: Any, split: Split, device: str) -> Central:
     """All rows of all pools with all columns and labels in one place."""
     rows = torch.cat([split.aligned, *split.pools])
     if isinstance(dataset.features, Tensor):
@@ -227,15 +219,15 @@ def run(
     federation.train(Together([history, observer]))
     traffic = [federation.traffic(r) for r in range(len(seeds))]  # before predictions add to it
     history.mark("end")
-    metrics_of = measured(config, federation, worlds, subsets)
+    metrics_of = _measured(config, federation, worlds, subsets)
     history.mark("predict")
     hardware = {
         "seconds": history.total / len(seeds),
         "phases": history.phases,
         "lockstep_seeds": len(seeds),
         "engine": engine,
-        "device": device_name(device),
-        "peak_memory_mb": peak_memory_mb(device),
+        "device": _device_name(device),
+        "peak_memory_mb": _peak_memory_mb(device),
     }
     described = {
         "settings": asdict(method),  # type: ignore[call-overload]
@@ -258,17 +250,17 @@ def run(
     ]
 
 
-def measured(
+def _measured(
     config: RunConfig, federation: Federation, worlds: Sequence[World], subsets: bool
 ) -> list[dict[str, Any]]:
     """Everything that is measured of each run on its query rows."""
     rows = evaluate(federation, worlds, subsets)
-    for r, figures in enumerate(
-        zip(pseudo_labels(federation, worlds), joining(federation, worlds), strict=True)
-    ):
-        rows[r] |= figures[0] | figures[1]
+    pseudo_labels = _pseudo_labels(federation, worlds)
+    joining = _joining(federation, worlds)
+    for r in range(len(rows)):
+        rows[r] |= pseudo_labels[r] | joining[r]
         if config.method == "proto_evfl" and worlds[r].owner.head is not None:
-            rows[r]["gate"] = gate_by_class(federation, worlds[r], r)
+            rows[r]["gate"] = _gate_by_class(federation, worlds[r], r)
     return rows
 
 
@@ -277,47 +269,47 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """The metrics of each run; with `subsets` also the accuracy of every subset of parties."""
     parties = worlds[0].owner.parties
-    everyone = [close(p, w) for p, w in zip(federation.predict(), worlds, strict=True)]
+    everyone = [_close(p, w) for p, w in zip(federation.predict(), worlds, strict=True)]
     for p, world in zip(everyone, worlds, strict=True):
         if not bool(p.isfinite().all()):  # ranks of NaN would be measured as a perfect AUC
             raise UserError(
                 f"seed {world.seed}: some predicted probabilities are not finite; the training "
                 "diverged"
             )
-    found = [
+    rows = [
         metrics.evaluate(p, w.labels.query, w.labels.unseen)
         for p, w in zip(everyone, worlds, strict=True)
     ]
-    for row, world, p in zip(found, worlds, everyone, strict=True):
+    for row, world, p in zip(rows, worlds, everyone, strict=True):
         guess = p.argmax(1).cpu()
         row["rare_recall"] = _rare(row, world.labels.rare)
         row["matched_unseen"] = metrics.matched_accuracy(
             guess, world.labels.query, world.labels.unseen
         )
-        row |= probability_figures(p.cpu(), world)
+        row |= _probability_figures(p.cpu(), world)
         row["confusion"] = metrics.confusion(guess, world.labels.query, p.shape[1]).long().tolist()
-        if (strength := world.owner.memory.get("open_strength")) is not None:
-            row["open_strength"], row["open_fires"] = (
-                float(strength),
-                bool(world.owner.memory["open_fires"]),
-            )
-            row["pool_strength"] = world.owner.memory["strength"].tolist()
+        memory = world.owner.memory
+        if (strength := memory.get("open_strength")) is not None:
+            row["open_strength"] = float(strength)
+            row["open_fires"] = bool(memory["open_fires"])
+            row["pool_strength"] = memory["strength"].tolist()
         if world.owner.open:
             row["phantom_rate"] = float((guess == world.labels.classes).float().mean())
     if subsets:
         sizes = range(1, len(parties) + 1)
-        for row in found:
+        for row in rows:
             row["subsets"] = {}
-        for some in itertools.chain.from_iterable(
+        for subset in itertools.chain.from_iterable(
             itertools.combinations(parties, k) for k in sizes
         ):
-            for row, p, w in zip(found, federation.predict(some), worlds, strict=True):
-                guess = close(p, w).argmax(1).cpu()
-                row["subsets"]["+".join(map(str, some))] = metrics.accuracy(guess, w.labels.query)
-    return found
+            name = "+".join(map(str, subset))
+            for row, p, w in zip(rows, federation.predict(subset), worlds, strict=True):
+                guess = _close(p, w).argmax(1).cpu()
+                row["subsets"][name] = metrics.accuracy(guess, w.labels.query)
+    return rows
 
 
-def probability_figures(p: Tensor, world: World) -> dict[str, Any]:
+def _probability_figures(p: Tensor, world: World) -> dict[str, Any]:
     """How honest probabilities (n, Z) are, and what choosing classes as if they were equally
     frequent would give.
 
@@ -339,7 +331,7 @@ def probability_figures(p: Tensor, world: World) -> dict[str, Any]:
     }
 
 
-def joining(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
+def _joining(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
     """The active party's own model beside the joint one, and what joining gains, where it has such
     a model."""
     if not all(has_own_model(world.owner) for world in worlds):
@@ -352,14 +344,14 @@ def joining(federation: Federation, worlds: Sequence[World]) -> list[dict[str, A
         rows.append(
             {
                 "alone": metrics.evaluate(own, truth, world.labels.unseen)
-                | probability_figures(own.cpu(), world),
+                | _probability_figures(own.cpu(), world),
                 "gain": decisions.gain(joint, own, truth, world.seed),
             }
         )
     return rows
 
 
-def close(p: Tensor, world: World) -> Tensor:
+def _close(p: Tensor, world: World) -> Tensor:
     """In open mode the last column means "none of these": it is the one unseen class where there is
     exactly one."""
     if not world.owner.open or len(world.labels.unseen) != 1:
@@ -369,32 +361,36 @@ def close(p: Tensor, world: World) -> Tensor:
     return known
 
 
-def pseudo_labels(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
+def _pseudo_labels(federation: Federation, worlds: Sequence[World]) -> list[dict[str, Any]]:
     """Simulation only: how well each party names its own pool rows by the prototypes, and priors
     against the truth."""
-    found: list[dict[str, Any]] = [{} for _ in worlds]
+    figures: list[dict[str, Any]] = [{} for _ in worlds]
     guess = getattr(federation.methods[0], "alone", None)
     linear = any("linear" in world.owner.memory for world in worlds)  # no prototypes, no extractors
     if guess is None or linear or federation.parties is None:
-        return found
+        return figures
     for addresses, cohort in federation.parties.members():
         owners = [worlds[r].owner for r, _ in addresses]
-        mu = torch.stack([_told(o, m) for o, (_, m) in zip(owners, addresses, strict=True)])
+        mu = torch.stack(
+            [_prototypes_at(o, m) for o, (_, m) in zip(owners, addresses, strict=True)]
+        )
         shown = torch.stack(
             [o.memory["shown"][m] for o, (_, m) in zip(owners, addresses, strict=True)]
         )
         for (r, m), labels in zip(addresses, guess(cohort, mu, shown).cpu(), strict=True):
             truth, classes = worlds[r].labels.pools[m], worlds[r].labels.classes
-            found[r].setdefault("pseudo_label_accuracy", {})[str(m)] = metrics.accuracy(
-                labels, truth
-            )
+            run_figures = figures[r]
+            by_party = run_figures.setdefault("pseudo_label_accuracy", {})
+            by_party[str(m)] = metrics.accuracy(labels, truth)
             rates = torch.bincount(labels, minlength=classes) / len(labels)
-            found[r].setdefault("priors", {"estimated": [[]] * len(worlds[r].owner.parties)})
-            found[r]["priors"]["estimated"][m] = rates.tolist()
-    return found
+            priors = run_figures.setdefault(
+                "priors", {"estimated": [[]] * len(worlds[r].owner.parties)}
+            )
+            priors["estimated"][m] = rates.tolist()
+    return figures
 
 
-def _told(owner: LabelOwner, party: int) -> Tensor:
+def _prototypes_at(owner: LabelOwner, party: int) -> Tensor:
     """The prototypes (Z, d) a party has: the guard's release where there is one
     (privacy/policy.py)."""
     return owner.memory.get(f"guard.release.{party}", owner.memory["prototypes"][party]).to(
@@ -402,17 +398,17 @@ def _told(owner: LabelOwner, party: int) -> Tensor:
     )
 
 
-def gate_by_class(federation: Federation, world: World, run_: int) -> list[list[float]] | None:
+def _gate_by_class(federation: Federation, world: World, run_: int) -> list[list[float]] | None:
     """Mean gate weight (M, Z) of each party on the rows of each true class; None for a head without
     a gate."""
-    head = world.owner.head
+    head: Any = world.owner.head
     if getattr(head, "gate", None) is None:
         return None
     blocks = federation.query_embeddings(run_)
     f = torch.stack([blocks[m] for m in world.owner.parties])[:, :2000].to(world.owner.device)
     with torch.no_grad():
-        adapted = head.adapt(f.expand(len(head.keys), -1, -1, -1))  # type: ignore[union-attr, operator, arg-type]
-        weights = head.gates(adapted, None).mean(0).cpu()  # type: ignore[union-attr, operator]
+        adapted = head.adapt(f.expand(len(head.keys), -1, -1, -1))
+        weights = head.gates(adapted, None).mean(0).cpu()
     labels = world.labels.query[: weights.shape[1]]
     onehot = torch.nn.functional.one_hot(labels, world.labels.classes).float()
     share: list[list[float]] = (weights @ onehot / onehot.sum(0).clamp(min=1)).tolist()
@@ -455,11 +451,11 @@ class _History(Observer):
         return self.last - self.start
 
 
-def device_name(device: str) -> str:
+def _device_name(device: str) -> str:
     return torch.cuda.get_device_name() if device == "cuda" else f"cpu x{torch.get_num_threads()}"
 
 
-def peak_memory_mb(device: str) -> float:
+def _peak_memory_mb(device: str) -> float:
     """Peak GPU memory on a GPU, else peak resident memory of this process."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 2**20

@@ -9,7 +9,7 @@ the best mean over seeds and folds wins. Seeds start at 100, so that the rows of
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import simulate
 from protoevfl.federation.owner import Central
+from protoevfl.observer import SILENT, Observer
 from protoevfl.rows.table import OwnRows
 from protoevfl.settings.method_choice import privacy_of
 from protoevfl.settings.presets import TABLES, build
@@ -129,6 +130,12 @@ class Trial:
     folds: tuple[float, ...]  # the score of each seed and fold
     seconds: float
 
+    def line(self, number: int) -> str:
+        """It in one line, as trial `number` of a search."""
+        settings = " ".join(f"{name}={value}" for name, value in self.overrides.items())
+        score = f"{100 * self.score:.1f} % on held-out aligned rows, {self.seconds:.0f} s"
+        return f"trial {number}: score {score}, {settings or 'the preset as it is'}"
+
 
 @dataclass(frozen=True)
 class Tuned:
@@ -165,20 +172,20 @@ def candidates(
     space = SPACES[method]["tables" if dataset in TABLES else "images"]
     if labels == "all":
         space = EVERY_LABEL_OF.get(method, space)
-    found: list[dict[str, Any]] = [{}]
+    settings: list[dict[str, Any]] = [{}]
     for draw in range(50 * budget):
-        if len(found) >= budget:
+        if len(settings) >= budget:
             break
-        one = {
+        drawn = {
             name: options[rnd.key("tune", draw, name) % len(options)]
             for name, options in space.items()
         }
-        if one not in found:
-            found.append(one)
-    return found[:budget]
+        if drawn not in settings:
+            settings.append(drawn)
+    return settings[:budget]
 
 
-def fold_worlds(config: RunConfig, seed: int, device: str, folds: int = FOLDS) -> list[World]:
+def _fold_worlds(config: RunConfig, seed: int, device: str, folds: int = FOLDS) -> list[World]:
     """The seed's world once a fold, with that fold's aligned rows moved to the rows to be
     predicted."""
     world = prepare(config, seed, device)
@@ -242,21 +249,23 @@ def trial(
     """Trains and scores one setting on all seeds and folds in lockstep."""
     start = time.perf_counter()
     method = build(config.method, config.preset, config.dataset, config.overrides)
-    worlds = [world for seed in seeds for world in fold_worlds(config, seed, device, folds)]
+    worlds = [world for seed in seeds for world in _fold_worlds(config, seed, device, folds)]
     privacy = privacy_of(config.method, config.preset, config.dataset, config.overrides)
     runs = [world.simulated for world in worlds]
     federation = simulate(method, runs, privacy, engine=engine, device=device)
     federation.train()
-    found = [
+    measured = [
         metrics.evaluate(p, w.labels.query, w.labels.unseen)
         for p, w in zip(federation.predict(), worlds, strict=True)
     ]
 
     def mean(name: str) -> float:
-        return float(sum(row[name] for row in found)) / len(found)
+        return float(sum(row[name] for row in measured)) / len(measured)
 
-    two = found[0]["auc"] is not None
-    scores = tuple((row["accuracy"] + row["auc"]) / 2 if two else row["accuracy"] for row in found)
+    two = measured[0]["auc"] is not None
+    scores = tuple(
+        (row["accuracy"] + row["auc"]) / 2 if two else row["accuracy"] for row in measured
+    )
     return Trial(
         overrides=dict(config.overrides),
         score=sum(scores) / len(scores),
@@ -280,14 +289,15 @@ def tune(
     pool: int | None = None,
     labels: str = "shared",
     folds: int = FOLDS,
-    watch: Callable[[Trial], None] | None = None,
+    observer: Observer = SILENT,
 ) -> Tuned:
-    """Runs the search; `watch` sees each trial as it ends."""
+    """Runs the search and says how each trial ended."""
     if budget < 1:
         raise UserError(f"a search needs at least one trial, not {budget}")
     device = choose_device(device)
-    trials = []
-    for overrides in candidates(method, dataset, budget, labels):
+    trials: list[Trial] = []
+    settings = candidates(method, dataset, budget, labels)
+    for overrides in settings:
         config = RunConfig(
             dataset,
             method,
@@ -297,7 +307,12 @@ def tune(
             labels=labels,
             overrides=overrides,
         )
-        trials.append(trial(config, seeds, device, folds=folds))
-        if watch is not None:
-            watch(trials[-1])
+        try:
+            trials.append(trial(config, seeds, device, folds=folds))
+        except KeyboardInterrupt:
+            observer.note(
+                f"stopped after {len(trials)} of {len(settings)} trials; nothing was written"
+            )
+            raise
+        observer.finished(trials[-1].line(len(trials)), len(trials), len(settings))
     return Tuned(method, dataset, aligned, labels, tuple(seeds), tuple(trials))

@@ -10,7 +10,16 @@ from typer import Option
 
 from protoevfl.bench import records
 from protoevfl.cli import tables as cli_tables
-from protoevfl.cli.option_values import settings_for, whole_numbers
+from protoevfl.cli.option_values import (
+    ALIGNED,
+    DEVICE,
+    PARTIES,
+    POOL,
+    check_choice,
+    check_device,
+    settings_for,
+    whole_numbers,
+)
 from protoevfl.errors import UserError
 from protoevfl.progress import OUTPUT, Bars, is_secondary_rank, note
 
@@ -19,13 +28,11 @@ if TYPE_CHECKING:
     from protoevfl.observer import Observer
 
 LOG = logging.getLogger(__name__)
-DEVICES = ("auto", "cpu", "cuda")
 ENGINES = ("auto", "loop", "stacked")
 OPEN = ("proto_evfl",)  # methods that can answer "none of these classes"
 SIDE = (
     "What names two or more unseen classes (zero_shot, proto_evfl; else without effect): one "
-    "example of each, or a CSV "
-    "file with a line for every class: its number, then attributes."
+    "example of each, or a CSV file with a line for every class: its number, then attributes."
 )
 
 
@@ -34,7 +41,7 @@ def bench(
         str, Option(help="fashion_mnist, modelnet10, adult, credit or digits.")
     ] = "digits",
     methods: Annotated[str, Option(help="Names, separated by commas.")] = "proto_evfl",
-    aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
+    aligned: ALIGNED = 200,
     setting: Annotated[str, Option(help="normal, few_shot or zero_shot.")] = "normal",
     classes: Annotated[str, Option(help="The rare or unseen classes: 3 or 0,3.")] = "",
     open_: Annotated[
@@ -43,10 +50,8 @@ def bench(
     side: Annotated[str, Option(metavar="example|FILE.csv", help=SIDE)] = "",
     shots: Annotated[int, Option(help="Aligned rows of each rare class (few_shot).")] = 5,
     seeds: Annotated[str, Option(help="0-4 or 0,2,7.")] = "0-4",
-    parties: Annotated[int, Option(help="2 to 8.")] = 4,
-    pool: Annotated[
-        int | None, Option(help="Unaligned rows of each party; default: the data set's.")
-    ] = None,
+    parties: PARTIES = 4,
+    pool: POOL = None,
     profile: Annotated[
         str, Option(help="Class imbalance of the pools: majority, exponential or balanced.")
     ] = "majority",
@@ -61,7 +66,7 @@ def bench(
     set_: Annotated[
         list[str] | None, Option("--set", help="head.epochs=50, or vanilla:epochs=30 for one.")
     ] = None,
-    device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
+    device: DEVICE = "auto",
     engine: Annotated[str, Option(help=", ".join(ENGINES))] = "auto",
     lockstep: Annotated[
         int | None, Option(help="Seeds trained at once; default: all on a GPU, one on a CPU.")
@@ -83,8 +88,8 @@ def bench(
     names = [name.strip() for name in methods.split(",") if name.strip()]
     overrides = settings_for(names, set_ or [])
     numbers = whole_numbers(seeds, "--seeds")
-    choice(device, DEVICES, "--device")
-    choice(engine, ENGINES, "--engine")
+    check_device(device)
+    check_choice(engine, ENGINES, "--engine")
     if open_ and (others := [name for name in names if name not in OPEN]):
         raise UserError(
             f"--open: {others[0]} cannot say 'none of these classes'; only {', '.join(OPEN)} can"
@@ -119,32 +124,28 @@ def bench(
         )
         for name in names
     ]
-    split = check_cells(cells, numbers)
-    how = how_to_run(device, engine, lockstep, numbers)
+    split = _check_cells(cells, numbers)
+    how = _how_to_run(device, engine, lockstep, numbers)
     note(split)
     note(
         f"engine {how['engine']} on {how['device']}, {how['lockstep']} seed(s) at once: "
         f"{how.pop('why')}"
     )
     left = records.missing(cells, numbers, done)
-    total, waiting = len(cells) * len(numbers), sum(len(some) for _, some in left)
+    total = len(cells) * len(numbers)
+    waiting = sum(len(seeds_left) for _, seeds_left in left)
     if waiting < total:
         note(f"{total - waiting} of {total} runs are in {out} already and are not run again")
         _note_old_subsets(subsets, cells, numbers, done)
-    failed = fill(out, left, how, subsets)
-    finish(out, cells, numbers, how, as_json)
+    failed = _fill(out, left, how, subsets)
+    _finish(out, cells, numbers, how, as_json)
     if failed:
         raise UserError(
             f"{len(failed)} run(s) failed, the others are in {out}; the first: {failed[0]}"
         )
 
 
-def choice(value: str, known: Sequence[str], option: str) -> None:
-    if value not in known:
-        raise UserError(f"{option} is one of {', '.join(known)}, not '{value}'")
-
-
-def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
+def _check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
     """Refuses what cannot run before anything is run or written: method, settings, data set, every
     split.
 
@@ -152,8 +153,8 @@ def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
     """
     from protoevfl.rows import sources
     from protoevfl.rows.attributes import read_attributes
+    from protoevfl.rows.dataset import party_views
     from protoevfl.rows.splits import split_dataset
-    from protoevfl.rows.views import party_views
     from protoevfl.settings.presets import build
 
     for config in cells:
@@ -166,7 +167,7 @@ def check_cells(cells: "Sequence[RunConfig]", seeds: Sequence[int]) -> str:
     return splits[0].summary()
 
 
-def how_to_run(
+def _how_to_run(
     device: str, engine: str, lockstep: int | None, seeds: Sequence[int]
 ) -> dict[str, Any]:
     """Device, engine, seeds at once, and why this engine."""
@@ -182,48 +183,50 @@ def how_to_run(
     return {"device": where, "engine": kind, "lockstep": at_once, "why": why}
 
 
-def fill(
+def _fill(
     out: str, left: "Sequence[tuple[RunConfig, list[int]]]", how: Mapping[str, Any], subsets: bool
 ) -> list[str]:
     """Runs what is missing; returns what failed. A run that fails stops neither the others nor
     loses them."""
     from protoevfl.bench.run import run
 
-    step, failed, done = how["lockstep"], list[str](), 0
+    step = how["lockstep"]
     jobs = [
-        (config, some[i : i + step]) for config, some in left for i in range(0, len(some), step)
+        (config, seeds[i : i + step]) for config, seeds in left for i in range(0, len(seeds), step)
     ]
-    total = sum(len(some) for _, some in jobs)
+    total = sum(len(seeds) for _, seeds in jobs)
+    done = 0
+    failed: list[str] = []
     with Bars() as bars:
-        for config, some in jobs:
-            title = f"{config.method}, seed {', '.join(map(str, some))}"
-            bars.show("runs", done, total, "all runs")
+        bars.show("runs", 0, total, "all runs")
+        for config, seeds in jobs:
+            title = f"{config.method}, seed {', '.join(map(str, seeds))}"
+            observer = observer_of(bars, title)
             bars.show("run", 0, 0, title)
             try:
                 new = run(
                     config,
-                    some,
+                    seeds,
                     device=how["device"],
                     engine=how["engine"],
                     subsets=subsets,
-                    observer=observer_of(bars, title),
+                    observer=observer,
                 )
                 if not is_secondary_rank():
                     records.append(out, *({**record, **records.stamp()} for record in new))
+                lines = [_run_line(record) for record in new]
             except UserError as error:
-                failed.append(f"{title}: {error}")
-                bars.note(failed[-1])
+                lines = [f"{title}: {error}"]
+                failed += lines
             except KeyboardInterrupt:
                 bars.note(
                     f"stopped: {done} of {total} runs were added to {out}; the same command goes "
                     "on from there"
                 )
                 raise
-            else:
-                for record in new:
-                    bars.note(told(record))
-                    LOG.info("%s", told(record))
-            done += len(some)
+            done += len(seeds)
+            for line in lines:
+                observer.finished(line, done, total)
     return failed
 
 
@@ -234,7 +237,7 @@ def observer_of(bars: Bars, title: str) -> "Observer":
     return Together([Terminal(bars, title), Logged(LOG, title, logging.DEBUG)])
 
 
-def told(record: Mapping[str, Any]) -> str:
+def _run_line(record: Mapping[str, Any]) -> str:
     """A finished run in one line, with the time of each phase."""
     phases = ", ".join(
         f"{name} {seconds:.1f} s" for name, seconds in record["phases"].items() if seconds >= 0.05
@@ -244,12 +247,11 @@ def told(record: Mapping[str, Any]) -> str:
         f"{record['method']} seed {record['seed']}: accuracy "
         f"{cli_tables.percent(record['metrics']['accuracy'])} %, "
         f"{cli_tables.size(cli_tables.both_ways(record))} in {record['rounds']} rounds, "
-        f"{phases}{lockstep}, "
-        f"peak {record['peak_memory_mb']:.0f} MB"
+        f"{phases}{lockstep}, peak {record['peak_memory_mb']:.0f} MB"
     )
 
 
-def finish(
+def _finish(
     out: str,
     cells: "Sequence[RunConfig]",
     seeds: Sequence[int],
@@ -257,26 +259,28 @@ def finish(
     as_json: bool,
 ) -> None:
     """The summary over the seeds, of what is in the file."""
-    found = records.read(out)
-    groups = {config.method: records.of_cell(found, config, seeds) for config in cells}
-    groups = {name: some for name, some in groups.items() if some}
+    recorded = records.read(out)
+    by_method = {config.method: records.of_cell(recorded, config, seeds) for config in cells}
+    groups = {name: runs for name, runs in by_method.items() if runs}
     if as_json:
-        summaries = {name: cli_tables.summary(some) for name, some in groups.items()}
+        summaries = {name: cli_tables.summary(runs) for name, runs in groups.items()}
         print(json.dumps({"out": out, **how, "methods": summaries}))
         return
     if groups:
         config = cells[0]
-        what = f"{config.dataset}, {config.aligned} aligned rows, {config.parties} parties, {config.setting}"
-        what += (f" {list(config.classes)}" if config.classes else "") + ", open" * config.open
-        what += ", all labels of the active party" if config.labels == "all" else ""
-        what += (
-            f", {config.overlap} further rows shared with each other party"
-            if config.overlap
-            else ""
-        )
-        what += f", side information: {Path(config.side).name}" if config.side else ""
+        parts = [
+            config.dataset,
+            f"{config.aligned} aligned rows",
+            f"{config.parties} parties",
+            config.setting + (f" {list(config.classes)}" if config.classes else ""),
+            "open" if config.open else "",
+            "all labels of the active party" if config.labels == "all" else "",
+            f"{config.overlap} further rows shared with each other party" if config.overlap else "",
+            f"side information: {Path(config.side).name}" if config.side else "",
+        ]
+        title = ", ".join(filter(None, parts))
         cli_tables.show(
-            f"{what}; mean ± std of {len(seeds)} seed(s)",
+            f"{title}; mean ± std of {len(seeds)} seed(s)",
             "method",
             groups,
             cli_tables.columns_for(groups.values()),
@@ -298,47 +302,3 @@ def _note_old_subsets(
     ]
     if subsets and old:
         note(f"{len(old)} of them have no subsets; give another --out to measure these")
-
-
-def demo(
-    seed: Annotated[int, Option(help="Another seed draws other rows and weights.")] = 0,
-    device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
-    as_json: Annotated[bool, Option("--json", help="Print the records as JSON.")] = False,
-) -> None:
-    """Four parties, one class nobody labelled: three methods compared in about a minute."""
-    from protoevfl.cli.demo import demonstrate
-
-    choice(device, DEVICES, "--device")
-    demonstrate(seed, device, as_json)
-
-
-def tune(
-    method: Annotated[str, Option(help="The method to search for.")] = "proto_evfl",
-    dataset: Annotated[str, Option(help="The data set to search on.")] = "digits",
-    budget: Annotated[
-        int, Option(help="Settings tried, the preset itself included; the same for every method.")
-    ] = 6,
-    seeds: Annotated[
-        str, Option(help="Seeds of the search; apart from those of reported runs.")
-    ] = "100,101",
-    aligned: Annotated[int, Option(help="Rows that all parties share, labelled.")] = 200,
-    parties: Annotated[int, Option(help="2 to 8.")] = 4,
-    pool: Annotated[
-        int | None, Option(help="Unaligned rows of each party; default: the data set's.")
-    ] = None,
-    labels: Annotated[str, Option(help="shared, or all labels of the active party.")] = "shared",
-    device: Annotated[str, Option(help=", ".join(DEVICES))] = "auto",
-    out: Annotated[
-        str | None, Option(help="Add the whole search to this file, one JSON line.")
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the whole search as JSON.")] = False,
-) -> None:
-    """Search a method's settings on a validation part of the aligned rows; test rows are not looked
-    at."""
-    from protoevfl.cli.tune import search
-
-    choice(device, DEVICES, "--device")
-    if out is not None:
-        records.check_writable(out)
-    numbers = whole_numbers(seeds, "--seeds")
-    search(method, dataset, budget, numbers, device, aligned, parties, pool, labels, out, as_json)

@@ -22,11 +22,13 @@ def data() -> None:
 @app.command("list")
 def list_(as_json: Annotated[bool, Option("--json", help="Print it as JSON.")] = False) -> None:
     """Every data set with its size and whether its files are here."""
-    found = [facts(name) for name in SIZES]
+    datasets = [_facts(name) for name in SIZES]
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(datasets))
         return
-    rows = [[r["name"], f"{r['rows']:,}", str(r["classes"]), r["what"], _where(r)] for r in found]
+    rows = [
+        [r["name"], f"{r['rows']:,}", str(r["classes"]), r["what"], _where(r)] for r in datasets
+    ]
     print_table(["name", "rows", "classes", "what", "files"], rows)
 
 
@@ -39,7 +41,7 @@ SIZES = {  # name: rows, classes, what a row is
 }
 
 
-def facts(name: str) -> dict[str, Any]:
+def _facts(name: str) -> dict[str, Any]:
     """What `list` says about one data set; folders are those that hold its files."""
     from protoevfl.rows import fetch, sources
 

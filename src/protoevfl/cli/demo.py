@@ -3,10 +3,13 @@ nothing written."""
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from typer import Option
 
 from protoevfl.cli import tables as cli_tables
 from protoevfl.cli.bench import observer_of
+from protoevfl.cli.option_values import DEVICE, check_device
 from protoevfl.progress import Bars, note
 
 UNSEEN = 3  # fixed beforehand, not chosen by result
@@ -14,38 +17,44 @@ METHODS = {"local": "Local", "vanilla": "Vanilla VFL", "proto_evfl": "Proto-EVFL
 # shorter training than the default; the others are as short by default
 PRESETS = {"proto_evfl": "demo"}
 TITLES = ("accuracy %", "seen %", "unseen %", "bytes", "rounds", "seconds")
-INTRODUCTION = f"""\
-1,797 pictures of handwritten digits, bundled with scikit-learn. Four parties hold two quarters of each picture.
-They share 180 labelled rows; each has 250 more rows of its own, unlabelled and unevenly spread over the digits.
-No shared row shows the digit {UNSEEN}: the labels know nine classes, the test rows have ten."""
+INTRODUCTION = (
+    "1,797 pictures of handwritten digits, bundled with scikit-learn. Four parties hold two "
+    "quarters of each picture.\nThey share 180 labelled rows; each has 250 more rows of its own, "
+    "unlabelled and unevenly spread over the digits.\n"
+    f"No shared row shows the digit {UNSEEN}: the labels know nine classes, the test rows have ten."
+)
 
 
-def demonstrate(seed: int, device: str, as_json: bool) -> None:
-    """Trains the three methods and prints the comparison."""
+def demo(
+    seed: Annotated[int, Option(help="Another seed draws other rows and weights.")] = 0,
+    device: DEVICE = "auto",
+    as_json: Annotated[bool, Option("--json", help="Print the records as JSON.")] = False,
+) -> None:
+    """Four parties, one class nobody labelled: three methods compared in about a minute."""
+    check_device(device)
     note(INTRODUCTION)
-    found = train(seed, device)
+    records = _train(seed, device)
     if as_json:
-        print(json.dumps({"records": list(found.values()), "sentence": sentence(found)}))
+        print(json.dumps({"records": list(records.values()), "sentence": _sentence(records)}))
         return
-    groups = {METHODS[name]: [record] for name, record in found.items()}
+    groups = {METHODS[name]: [record] for name, record in records.items()}
     columns = [c for c in cli_tables.COLUMNS if c.title in TITLES]
     cli_tables.show(f"digits, 4 parties, digit {UNSEEN} in no label", "method", groups, columns)
-    print(sentence(found))
+    print(_sentence(records))
 
 
-def train(seed: int, device: str) -> dict[str, dict[str, Any]]:
-    """One record a method."""
+def _train(seed: int, device: str) -> dict[str, dict[str, Any]]:
+    """One record per method."""
     import torch
 
     from protoevfl.bench.run import RunConfig, run
 
     torch.set_num_threads(1)  # pictures of 8 x 8: more threads only wait for each other
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     with Bars() as bars:
         for done, (name, title) in enumerate(METHODS.items()):
             bars.show("all", done, len(METHODS), "methods")
             bars.show("run", 0, 0, title)
-
             config = RunConfig(
                 dataset="digits",
                 method=name,
@@ -53,13 +62,14 @@ def train(seed: int, device: str) -> dict[str, dict[str, Any]]:
                 setting="zero_shot",
                 classes=(UNSEEN,),
             )
-            found[name] = run(config, [seed], device=device, observer=observer_of(bars, title))[0]
-    return found
+            observer = observer_of(bars, title)
+            records[name] = run(config, [seed], device=device, observer=observer)[0]
+    return records
 
 
-def sentence(found: Mapping[str, Mapping[str, Any]]) -> str:
+def _sentence(records: Mapping[str, Mapping[str, Any]]) -> str:
     """What the table shows, from its numbers."""
-    ours, theirs = found["proto_evfl"], found["vanilla"]
+    ours, theirs = records["proto_evfl"], records["vanilla"]
     a, b = (100 * (r["metrics"]["unseen_recall"] or 0.0) for r in (ours, theirs))
     bytes_a, bytes_b = map(cli_tables.both_ways, (ours, theirs))
     cost = (
@@ -71,9 +81,11 @@ def sentence(found: Mapping[str, Mapping[str, Any]]) -> str:
             if b == 0
             else f"Vanilla VFL finds {b:.0f} % and Proto-EVFL {a:.0f} % of"
         )
-        return f"{verdict} the rows of digit {UNSEEN}; Proto-EVFL sends {cost} than Vanilla VFL, and no gradient."
+        return (
+            f"{verdict} the rows of digit {UNSEEN}; Proto-EVFL sends {cost} than Vanilla VFL, and "
+            "no gradient."
+        )
     return (
         f"Nobody has a label for digit {UNSEEN}: Vanilla VFL finds {b:.0f} % of its rows, "
-        f"Proto-EVFL {a:.0f} %, "
-        f"with {cost} and without any gradient sent."
+        f"Proto-EVFL {a:.0f} %, with {cost} and without any gradient sent."
     )

@@ -1,19 +1,16 @@
 """The command `protoevfl`: a table of sub-commands, each imported when it is called.
 
 `protoevfl --help` imports neither torch nor any sub-command: the table holds their one-line
-descriptions. A command whose module (or what it needs) is not installed is not listed. Exit codes:
-0 done, 2 bad input (one clear line on stderr), 130 stopped by Ctrl-C (what was kept is said by the
-command), 1 anything else.
+descriptions. Exit codes: 0 done, 2 bad input (one clear line on stderr), 130 stopped by Ctrl-C
+(what was kept is said by the command), 1 anything else.
 """
 
 import contextlib
 import importlib
-import importlib.util
 import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,64 +27,41 @@ LOG_FILE = "Append a log to this file."
 LOG_LEVEL = f"What is logged: {', '.join(LEVELS)}."
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Where a command lives: a function or a Typer app of `module`; `needs` is another module it
-    cannot do without."""
-
-    module: str
-    help: str
-    needs: str | None = None
-
-    def exists(self) -> bool:
-        return all(
-            _found(f"protoevfl.{name}") for name in (f"cli.{self.module}", self.needs) if name
-        )
-
-
+# command: its module in cli/, what it does
 COMMANDS = {
-    "demo": Entry(
-        "bench",
+    "demo": (
+        "demo",
         "Four parties, one class nobody labelled: three methods compared in about a minute.",
     ),
-    "bench": Entry("bench", "Run methods on a data set for several seeds; one JSON line a run."),
-    "tune": Entry(
-        "bench",
-        "Search a method's settings on a validation part of the aligned rows.",
-        needs="bench.tune",
-    ),
-    "data": Entry("data", "The data sets: which there are, where they lie, render ModelNet-10."),
-    "init": Entry("own_data", "Write a commented protoevfl.toml for your own files."),
-    "check": Entry(
-        "own_data", "Read a configuration and its files and say what is wrong with them."
-    ),
-    "align": Entry("own_data", "Find the rows the parties share by private set intersection."),
-    "train": Entry("own_data", "Train on your own files in this process."),
-    "evaluate": Entry("own_data", "Measure a trained run on labelled rows."),
-    "predict": Entry("own_data", "Predict for new rows, with any party missing."),
-    "inspect": Entry("own_data", "Show what a run directory holds."),
-    "value": Entry("own_data", "What each party is worth: exact Shapley values."),
-    "reproduce": Entry("reproduce", "Rebuild the paper's tables and figures, ours beside theirs."),
-    "report": Entry("reproduce", "One self-contained HTML page from records or a run."),
-    "audit": Entry("audit", "Attack a run and write what can be inferred from what crossed."),
-    "deploy": Entry("deploy", "Run between companies on NVFlare: kits, start, submit, resume."),
+    "bench": ("bench", "Run methods on a data set for several seeds; one JSON line a run."),
+    "tune": ("tune", "Search a method's settings on a validation part of the aligned rows."),
+    "data": ("data", "The data sets: which there are, where they lie, render ModelNet-10."),
+    "init": ("own_data", "Write a commented protoevfl.toml for your own files."),
+    "check": ("own_data", "Read a configuration and its files and say what is wrong with them."),
+    "align": ("own_data", "Find the rows the parties share by private set intersection."),
+    "train": ("own_data", "Train on your own files in this process."),
+    "evaluate": ("own_data", "Measure a trained run on labelled rows."),
+    "predict": ("own_data", "Predict for new rows, with any party missing."),
+    "inspect": ("own_data", "Show what a run directory holds."),
+    "value": ("own_data", "What each party is worth: exact Shapley values."),
+    "reproduce": ("reproduce", "Rebuild the paper's tables and figures, ours beside theirs."),
+    "report": ("reproduce", "One self-contained HTML page from records or a run."),
+    "audit": ("audit", "Attack a run and write what can be inferred from what crossed."),
+    "deploy": ("deploy", "Run between companies on NVFlare: kits, start, submit, resume."),
 }
 
 
-def _found(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
-
-
-class Commands(TyperGroup):
+class _Commands(TyperGroup):
     """Lists commands from the table; imports one when it is to run."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name, entry in COMMANDS.items() if entry.exists()]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A stand-in with the description, enough for the list of commands."""
-        entry = COMMANDS.get(cmd_name)
-        return TyperCommand(cmd_name, help=entry.help) if entry and entry.exists() else None
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
@@ -97,41 +71,41 @@ class Commands(TyperGroup):
 def load(name: str) -> Any:
     """The real command: `app` of its module (or the command of that name in it), or the function of
     that name."""
-    module = importlib.import_module(f"protoevfl.cli.{COMMANDS[name].module}")
+    module = importlib.import_module(f"protoevfl.cli.{COMMANDS[name][0]}")
     app = getattr(module, "app", None)
     if app is None:
         app = typer.Typer(add_completion=False)
         app.command(name)(getattr(module, name))
     command = typer.main.get_command(app)
     command = getattr(command, "commands", {}).get(name, command)
-    return with_common_options(command)
+    return _with_common_options(command)
 
 
-def with_common_options(command: Any) -> Any:
+def _with_common_options(command: Any) -> Any:
     """Adds --quiet, --log-file and --log-level to a command, or to every command of a group, that
     has not its own."""
     for part in getattr(command, "commands", {}).values():
-        with_common_options(part)
+        _with_common_options(part)
     if not hasattr(command, "commands"):
         there = {flag for option in command.params for flag in option.opts}
-        command.params += [option for option in common_options() if not there & set(option.opts)]
+        command.params += [option for option in _common_options() if not there & set(option.opts)]
     return command
 
 
-def common_options() -> list[Any]:
+def _common_options() -> list[Any]:
     """Fresh options that act by themselves and hand nothing to the command's function."""
 
     def hold(
         quiet: Annotated[
-            bool, Option("--quiet", "-q", help=QUIET, callback=set_quiet, expose_value=False)
+            bool, Option("--quiet", "-q", help=QUIET, callback=_set_quiet, expose_value=False)
         ] = False,
         log_file: Annotated[
             str | None,
-            Option("--log-file", help=LOG_FILE, callback=set_log_file, expose_value=False),
+            Option("--log-file", help=LOG_FILE, callback=_set_log_file, expose_value=False),
         ] = None,
         log_level: Annotated[
             str | None,
-            Option("--log-level", help=LOG_LEVEL, callback=set_log_level, expose_value=False),
+            Option("--log-level", help=LOG_LEVEL, callback=_set_log_level, expose_value=False),
         ] = None,
     ) -> None: ...
 
@@ -140,12 +114,12 @@ def common_options() -> list[Any]:
     return list(typer.main.get_command(holder).params)
 
 
-def set_quiet(value: bool) -> None:
+def _set_quiet(value: bool) -> None:
     """Says no more than results and errors; given once, anywhere, it holds."""
     OUTPUT.quiet = OUTPUT.quiet or bool(value)
 
 
-def set_log_level(value: str | None) -> None:
+def _set_log_level(value: str | None) -> None:
     """The level of the log; on stderr as long as there is no log file."""
     if value is None:
         return
@@ -157,7 +131,7 @@ def set_log_level(value: str | None) -> None:
         log.addHandler(_formatted(logging.StreamHandler()))
 
 
-def set_log_file(value: str | None) -> None:
+def _set_log_file(value: str | None) -> None:
     """Sends the log of the package to a file, instead of stderr."""
     if value is None or is_secondary_rank():
         return
@@ -176,7 +150,7 @@ def _formatted(handler: logging.Handler) -> logging.Handler:
     return handler
 
 
-app = typer.Typer(cls=Commands, pretty_exceptions_enable=False, add_completion=False)
+app = typer.Typer(cls=_Commands, pretty_exceptions_enable=False, add_completion=False)
 
 
 def _version(value: bool) -> None:
@@ -197,9 +171,9 @@ def root(
     ] = False,
 ) -> None:
     """Vertical federated learning when few rows are shared."""
-    set_quiet(quiet)
-    set_log_level(log_level)
-    set_log_file(log_file)
+    _set_quiet(quiet)
+    _set_log_level(log_level)
+    _set_log_file(log_file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -222,9 +196,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error: unknown option, missing argument
-            said = error.format_message()
+            message = error.format_message()
             # without a message: the help was printed
-            return _fail(f"{said}{_hint(error)}") if said else 2
+            return _fail(f"{message}{_hint(error)}") if message else 2
         log.exception("internal error")
         raise
 

@@ -1,12 +1,28 @@
-"""Option values of the command line: lists of numbers, settings of methods."""
+"""Options that several commands have, and their values: lists of numbers, settings of methods."""
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from typer import Option
 
 from protoevfl.errors import UserError
 
 MOST = 10_000  # numbers in one list
+DEVICES = ("auto", "cpu", "cuda")
+DEVICE = Annotated[str, Option(help=", ".join(DEVICES))]
+ALIGNED = Annotated[int, Option(help="Rows that all parties share, labelled.")]
+PARTIES = Annotated[int, Option(help="2 to 8.")]
+POOL = Annotated[int | None, Option(help="Unaligned rows of each party; default: the data set's.")]
+
+
+def check_choice(value: str, known: Sequence[str], option: str) -> None:
+    if value not in known:
+        raise UserError(f"{option} is one of {', '.join(known)}, not '{value}'")
+
+
+def check_device(device: str) -> None:
+    check_choice(device, DEVICES, "--device")
 
 
 def whole_numbers(text: str, option: str) -> list[int]:
@@ -17,7 +33,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
     >>> whole_numbers("", "--classes")
     []
     """
-    found: dict[int, None] = {}
+    listed: dict[int, None] = {}
     for part in filter(None, text.replace(" ", "").split(",")):
         first, dash, last = part.partition("-")
         if not (first.isdecimal() and (last.isdecimal() if dash else True)):
@@ -25,10 +41,10 @@ def whole_numbers(text: str, option: str) -> list[int]:
         numbers = range(int(first), int(last or first) + 1)
         if not 0 < len(numbers) <= MOST:
             raise UserError(f"{option}: '{part}' is empty or longer than {MOST:,}")
-        found |= dict.fromkeys(numbers)
-    if not found and option == "--seeds":
+        listed |= dict.fromkeys(numbers)
+    if not listed and option == "--seeds":
         raise UserError("--seeds needs at least one number, for example 0-4")
-    return list(found)
+    return list(listed)
 
 
 def settings_for(methods: Sequence[str], given: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -41,24 +57,24 @@ def settings_for(methods: Sequence[str], given: Sequence[str]) -> dict[str, dict
         raise UserError("--methods needs at least one name, for example proto_evfl,vanilla")
     if len(set(methods)) < len(methods):
         raise UserError("--methods names a method twice")
-    found: dict[str, dict[str, Any]] = {method: {} for method in methods}
+    settings: dict[str, dict[str, Any]] = {method: {} for method in methods}
     for text in given:
         left, equals, value = text.partition("=")
         method, colon, name = left.rpartition(":")
         if not (equals and name.strip()):
             raise UserError(f"--set takes name=value, for example head.epochs=50, not '{text}'")
-        if colon and method not in found:
+        if colon and method not in settings:
             raise UserError(f"--set {text}: '{method}' is not among --methods {','.join(methods)}")
         for chosen in [method] if colon else methods:
-            found[chosen][name.strip()] = value_of(value)
-    return found
+            settings[chosen][name.strip()] = _value_of(value)
+    return settings
 
 
-def value_of(text: str) -> Any:
+def _value_of(text: str) -> Any:
     """A JSON value, or the text itself.
 
-    >>> value_of("0.5"), value_of("none"), value_of("true"), value_of("dual"), value_of('["output"]')
-    (0.5, None, True, 'dual', ['output'])
+    >>> [_value_of(text) for text in ("0.5", "none", "true", "dual", '["output"]')]
+    [0.5, None, True, 'dual', ['output']]
     """
     plain = {"none": "null", "true": "true", "false": "false"}.get(text.strip().lower(), text)
     try:

@@ -3,11 +3,16 @@ value."""
 
 import json
 import logging
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Exit, Option
 
+from protoevfl.cli import own_tables
+from protoevfl.cli.option_values import DEVICE, settings_for
+from protoevfl.cli.tables import print_table
 from protoevfl.errors import UserError
 from protoevfl.progress import OUTPUT, Bars, is_secondary_rank, note
 
@@ -30,7 +35,6 @@ OVERWRITE = Annotated[bool, Option("--overwrite", help="Replace the output if it
 LABELS = Annotated[
     Path | None, Option(help="File with ids and labels; default: the label party's input.")
 ]
-DEVICE = Annotated[str, Option(help="auto, cpu or cuda.")]
 EXAMPLE = Annotated[
     list[str] | None,
     Option(
@@ -60,8 +64,8 @@ def init(
 
         if example.exists() and any(example.iterdir()):
             raise UserError(f"{example} is not empty; give a new folder")
-        made = write_example(example, rows=rows)
-        note(f"wrote three companies' files and {made}; next: protoevfl check {made}")
+        config = write_example(example, rows=rows)
+        note(f"wrote three companies' files and {config}; next: protoevfl check {config}")
         return
     from protoevfl.settings.config import template
 
@@ -89,9 +93,7 @@ def check(
     if as_json:
         print(json.dumps(report.to_dict()))
     else:
-        from protoevfl.cli import own_tables as cli_own_tables
-
-        cli_own_tables.show_report(report, config)
+        own_tables.show_report(report, config)
     if report.errors:
         raise Exit(2)
 
@@ -106,25 +108,19 @@ def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False
 
     loaded = load(config)
     with Bars() as bars:
-        found = align_files(loaded, Terminal(bars), overwrite)
-    sides = [(other, a) for other, pair in found.items() for a in pair.values()]
-    facts = {
-        other: {name: {"digest": a.digest, **a.counts} for name, a in pair.items()}
-        for other, pair in found.items()
-    }
+        pairs = align_files(loaded, Terminal(bars), overwrite)
     if as_json:
+        facts = {
+            other: {name: {"digest": a.digest, **a.counts} for name, a in pair.items()}
+            for other, pair in pairs.items()
+        }
         print(json.dumps(facts))
         return
-    from protoevfl.cli.tables import print_table
-
+    shown = ("input", "dropped", "matched")
     rows = [
-        [
-            a.party,
-            *(str(a.counts[n]) for n in ("input", "dropped", "matched")),
-            other,
-            a.digest[:12],
-        ]
-        for other, a in sides
+        [a.party, *(str(a.counts[name]) for name in shown), other, a.digest[:12]]
+        for other, pair in pairs.items()
+        for a in pair.values()
     ]
     head = ["party", "rows", "dropped", "shared", "pair with", "digest"]
     print_table(head, rows, "Private set intersection of the active party with each other one", 1)
@@ -164,10 +160,8 @@ def train(
     if as_json:
         print(json.dumps(owner.metrics))
         return
-    from protoevfl.cli import own_tables as cli_own_tables
-
-    cli_own_tables.show_metrics(owner.metrics, "Test rows, kept aside from training")
-    cli_own_tables.show_cost(owner.metrics)
+    own_tables.show_metrics(owner.metrics, own_tables.TEST_ROWS)
+    own_tables.show_cost(owner.metrics)
     note(
         f"wrote {run}; next: protoevfl value {run}, protoevfl predict {run} --input PARTY=FILE "
         "--out predictions.csv"
@@ -185,18 +179,12 @@ def evaluate(
     from protoevfl.artifacts.run_dir import open_run
     from protoevfl.pipeline import evaluate as own_evaluate
 
-    found = own_evaluate.evaluate(open_run(run), _inputs(inputs), labels, device)
+    figures = own_evaluate.evaluate(open_run(run), _inputs(inputs), labels, device)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(figures))
         return
-    from protoevfl.cli import own_tables as cli_own_tables
-
-    what = (
-        "New rows, by the parties that have them"
-        if inputs
-        else "Test rows, kept aside from training"
-    )
-    cli_own_tables.show_metrics(found, what)
+    title = "New rows, by the parties that have them" if inputs else own_tables.TEST_ROWS
+    own_tables.show_metrics(figures, title)
 
 
 def predict(
@@ -217,27 +205,26 @@ def predict(
 
     own_predict.writer(out)
     integrity.check_free(out, overwrite)
-    found = own_predict.predict(
+    predictions = own_predict.predict(
         open_run(run), _inputs(inputs), device, _examples(example), attributes
     )
-    own_predict.write_predictions(found, out)
-    who = found.contributors()
+    own_predict.write_predictions(predictions, out)
+    parties = Counter(predictions.contributors())
     counts = ", ".join(
-        f"{who.count(name):,} from {name}" for name in sorted(set(who), key=lambda n: (-len(n), n))
+        f"{parties[name]:,} from {name}" for name in sorted(parties, key=lambda n: (-len(n), n))
     )
-    note(f"wrote {len(who):,} predictions to {out}: {counts}")
+    note(f"wrote {parties.total():,} predictions to {out}: {counts}")
 
 
 def inspect(run: RUN, as_json: AS_JSON = False) -> None:
     """Show what a run directory holds, after checking every checksum."""
     from protoevfl.artifacts.run_dir import open_run
-    from protoevfl.cli import own_tables as cli_own_tables
 
     opened = open_run(run)
     if as_json:
-        print(json.dumps(cli_own_tables.run_facts(opened)))
+        print(json.dumps(own_tables.run_facts(opened)))
     else:
-        cli_own_tables.show_run(opened)
+        own_tables.show_run(opened)
 
 
 def value(
@@ -269,42 +256,43 @@ def value(
     if as_json:
         print(json.dumps(worth.to_dict()))
         return
-    from protoevfl.cli import own_tables as cli_own_tables
-
-    cli_own_tables.show_worth(worth)
+    own_tables.show_worth(worth)
 
 
 def _inputs(given: list[str] | None) -> dict[str, Path]:
     """PARTY=FILE options; each party once."""
-    found: dict[str, Path] = {}
-    for text in given or []:
-        party, equals, file = text.partition("=")
-        if not (party and equals and file):
-            raise UserError(f"--input takes PARTY=FILE, for example bank=new.parquet, not '{text}'")
-        if party in found:
-            raise UserError(f"--input names {party} twice; join its files first")
-        found[party] = Path(file)
-    return found
+    files = _pairs(
+        given,
+        "--input takes PARTY=FILE, for example bank=new.parquet",
+        "--input names {} twice; join its files first",
+    )
+    return {party: Path(file) for party, file in files.items()}
 
 
 def _examples(given: list[str] | None) -> dict[str, str]:
     """CLASS=ID options; each class once."""
-    found: dict[str, str] = {}
+    return _pairs(
+        given,
+        "--example takes CLASS=ID, for example fraud=100007",
+        "--example names class {} twice; one row is enough",
+    )
+
+
+def _pairs(given: list[str] | None, usage: str, twice: str) -> dict[str, str]:
+    """NAME=VALUE options; `usage` and `twice` say what is wrong with one."""
+    pairs: dict[str, str] = {}
     for text in given or []:
-        name, equals, row = text.partition("=")
-        if not (name and equals and row):
-            raise UserError(f"--example takes CLASS=ID, for example fraud=100007, not '{text}'")
-        if name in found:
-            raise UserError(f"--example names class {name} twice; one row is enough")
-        found[name] = row
-    return found
+        name, _, value = text.partition("=")
+        if not (name and value):
+            raise UserError(f"{usage}, not '{text}'")
+        if name in pairs:
+            raise UserError(twice.format(name))
+        pairs[name] = value
+    return pairs
 
 
 def _changed(path: Path, settings: list[str], seed: int | None) -> "Config":
     """The configuration with the command line's settings on top."""
-    from dataclasses import replace
-
-    from protoevfl.cli.option_values import settings_for
     from protoevfl.settings.config import load
 
     loaded = load(path)

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from protoevfl.cli.tables import percent, print_table, size
+from protoevfl.progress import duration
 
 if TYPE_CHECKING:
     from protoevfl.artifacts.run_dir import Run
     from protoevfl.pipeline.check import Report
     from protoevfl.pipeline.value import Worth
+
+TEST_ROWS = "Test rows, kept aside from training"
 
 
 def show_report(report: "Report", config: Path) -> None:
@@ -39,7 +42,7 @@ def show_report(report: "Report", config: Path) -> None:
         for p in report.parties
     ]
     print_table(head, rows, "Files", 2)
-    show_types(report)
+    _show_types(report)
     if report.classes:
         rows = [[name, f"{n:,}", _common(report, name)] for name, n in report.classes.items()]
         rows.append(["(no label)", f"{report.unlabelled:,}", _common(report, None)])
@@ -60,6 +63,7 @@ def show_report(report: "Report", config: Path) -> None:
             "between parties"
         )
         print(f"  ({e['how']})")
+    _show_gives_away(report)
     for text in report.errors:
         print(f"ERROR    {text}")
     for text in report.warnings:
@@ -68,7 +72,23 @@ def show_report(report: "Report", config: Path) -> None:
         print(f"ready: protoevfl align {config}, then protoevfl train {config}")
 
 
-def show_types(report: "Report") -> None:
+def _show_gives_away(report: "Report") -> None:
+    """What a decoder rebuilds of each party's columns at each level; the most given away first."""
+    rows = []
+    levels: list[str] = []
+    for p in report.parties:
+        levels = list(p.gives_away) or levels
+        scores = list(p.gives_away.values())
+        most = sorted(scores[-1], key=scores[-1].__getitem__, reverse=True) if scores else []
+        for column in most[:8]:
+            rows.append([p.name, column, *(f"{found[column]:.2f}" for found in scores)])
+    if rows:
+        title = "What a decoder rebuilds, 0 to 1"
+        print_table(["party", "column", *levels], rows, title, 2)
+        print("  (0: no better than guessing, 1: exact; choose the level by `columns`)")
+
+
+def _show_types(report: "Report") -> None:
     """One line a party and type."""
     for p in report.parties:
         kinds: dict[str, list[str]] = {}
@@ -89,41 +109,34 @@ def _common(report: "Report", name: str | None) -> str:
     return f"{unlabelled if name is None else report.common_classes.get(name, 0):,}"
 
 
-def show_metrics(found: Mapping[str, Any], title: str) -> None:
+def show_metrics(figures: Mapping[str, Any], title: str) -> None:
     """All parties, every subset, and the commonest class."""
-    if not found["rows"]:
+    if not figures["rows"]:
         print("no test rows were kept (test = 0)")
         return
-    table = [["all parties", f"{found['rows']:,}", *_numbers(found["test"])]]
-    if "alone" in found:
-        table.append(["alone, all its labels", f"{found['rows']:,}", *_numbers(found["alone"])])
+    table = [["all parties", f"{figures['rows']:,}", *_numbers(figures["test"])]]
+    if "alone" in figures:
+        table.append(["alone, all its labels", f"{figures['rows']:,}", *_numbers(figures["alone"])])
     table += [
-        [name, f"{m.get('rows', found['rows']):,}", *_numbers(m)]
-        for name, m in found.get("subsets", {}).items()
+        [name, f"{m.get('rows', figures['rows']):,}", *_numbers(m)]
+        for name, m in figures.get("subsets", {}).items()
     ]
-    common = found["majority"]
-    table.append(
-        [
-            f"always '{common['class']}'",
-            f"{found['rows']:,}",
-            percent(common["accuracy"]),
-            "-",
-            "-",
-            "-",
-        ]
-    )
+    common = figures["majority"]
+    constant = [f"always '{common['class']}'", f"{figures['rows']:,}", percent(common["accuracy"])]
+    table.append([*constant, "-", "-", "-"])
     print_table(["parties", "rows", "accuracy %", "balanced %", "AUC %", "Brier"], table, title, 1)
-    if "gain" in found:
-        print(joining(found["gain"]))
+    if "gain" in figures:
+        print(_joining(figures["gain"]))
 
 
-def joining(gain: Mapping[str, Any]) -> str:
+def _joining(gain: Mapping[str, Any]) -> str:
     """Does joining pay? One sentence with the paired gain and its interval, in points.
 
-    >>> joining({"measure": "auc", "difference": 0.047, "low": 0.031, "high": 0.064})
+    >>> _joining({"measure": "auc", "difference": 0.047, "low": 0.031, "high": 0.064})
     'joining pays: 4.7 points of AUC over the label party alone (95 % interval 3.1 to 6.4)'
-    >>> joining({"measure": "accuracy", "difference": 0.002, "low": -0.01, "high": 0.015})
-    'joining does not pay here: 0.2 points of accuracy over the label party alone (95 % interval -1.0 to 1.5)'
+    >>> gain = {"measure": "accuracy", "difference": 0.002, "low": -0.01, "high": 0.015}
+    >>> _joining(gain).split(":")[0]
+    'joining does not pay here'
     """
     verdict = "joining pays" if gain["low"] > 0 else "joining does not pay here"
     what = "AUC" if gain["measure"] == "auc" else "accuracy"
@@ -141,10 +154,10 @@ def _numbers(m: Mapping[str, Any]) -> list[str]:
     return [*rates, "-" if brier is None else f"{brier:.3f}"]
 
 
-def show_cost(found: Mapping[str, Any]) -> None:
+def show_cost(figures: Mapping[str, Any]) -> None:
     """Time and bytes of a training run."""
-    up, down = (size(found["bytes"][way]) for way in ("up", "down"))
-    print(f"{duration(found['seconds'])}, {found['rounds']} rounds, {up} up, {down} down")
+    up, down = (size(figures["bytes"][way]) for way in ("up", "down"))
+    print(f"{duration(figures['seconds'])}, {figures['rounds']} rounds, {up} up, {down} down")
 
 
 def show_worth(worth: "Worth") -> None:
@@ -184,48 +197,22 @@ def run_facts(run: "Run") -> dict[str, Any]:
 def show_run(run: "Run") -> None:
     """A run directory for people."""
     m = run.manifest
-    made = f"made {m['created']} with protoevfl {m['versions']['protoevfl']}"
-    print(f"{run.path}: {m['method']['name']}, seed {m['seed']}, {made}")
+    origin = f"made {m['created']} with protoevfl {m['versions']['protoevfl']}"
+    print(f"{run.path}: {m['method']['name']}, seed {m['seed']}, {origin}")
     rows = []
     for name in run.names:
         facts = (run.parties[name].facts or {}) if name in run.parties else {}
         width = " x ".join(map(str, facts.get("features", [])))
-        numbers = [
-            f"{facts[n]:,}" if n in facts else "-" for n in ("rows", "pool", "train", "kept_aside")
-        ]
-        rows.append(
-            [
-                name,
-                "here" if name in run.parties else "elsewhere",
-                *numbers,
-                str(len(facts.get("columns", []))),
-                width,
-            ]
-        )
+        counts = ("rows", "pool", "train", "kept_aside")
+        numbers = [f"{facts[n]:,}" if n in facts else "-" for n in counts]
+        place = "here" if name in run.parties else "elsewhere"
+        rows.append([name, place, *numbers, str(len(facts.get("columns", []))), width])
     head = ["party", "folder", "rows", "unaligned", "training", "kept aside", "columns", "features"]
     print_table(head, rows, "Parties (each folder holds that party's artefacts alone)", 2)
     if run.owner is None:
         print("the owner's folder is elsewhere: this copy can embed a party's rows, not predict")
         return
-    print(
-        "classes: "
-        + ", ".join(
-            f"{c} ({run.owner.metrics.get('class_rows', {}).get(c, 0):,})"
-            for c in run.owner.classes
-        )
-    )
-    show_metrics(run.owner.metrics, "Test rows, kept aside from training")
+    class_rows = run.owner.metrics.get("class_rows", {})
+    print("classes: " + ", ".join(f"{c} ({class_rows.get(c, 0):,})" for c in run.owner.classes))
+    show_metrics(run.owner.metrics, TEST_ROWS)
     print("every checksum is right")
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(7.26), duration(95), duration(7300)
-    ('7.3 s', '1 min 35 s', '2 h 1 min')
-    """
-    seconds = round(seconds, 1)  # so that 59.97 is a minute and not 60.0 s
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"

@@ -1,17 +1,13 @@
 """`protoevfl reproduce` and `protoevfl report`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from protoevfl.cli.option_values import whole_numbers
-from protoevfl.cli.own_tables import duration
 from protoevfl.errors import UserError
 from protoevfl.progress import Bars, bar, note
-
-if TYPE_CHECKING:
-    from protoevfl.reproduction.execute import Progress
 
 DEFAULT_OUT, QUICK_OUT = Path("out/reproduce"), Path("out/reproduce-quick")
 
@@ -69,7 +65,7 @@ def reproduce(
         _run(chosen, file, quick, numbers, device, engine, budget, workers, shard) if run else {}
     )
     if render:
-        from protoevfl.reproduction.pages.render import render as render_all
+        from protoevfl.reproduction.pages.document import render as render_all
 
         with bar("tables and figures") as step:
             written = render_all(chosen, file, folder, quick=quick, step=step)
@@ -114,29 +110,20 @@ def _run(
         torch.set_num_threads(1)  # batches this small are slower on two threads than on one
     note(f"{len(jobs)} cells to run; records in {file}")
     with Bars() as bars:
-
-        def tell(state: "Progress") -> None:
-            left = (
-                "" if state.seconds_left is None else f", about {duration(state.seconds_left)} left"
-            )
-            bars.show("cells", state.done, state.total)
-            bars.note(f"{state.done}/{state.total} {state.last}{left}")
-
-        bars.show("cells", 0, len(jobs))
-        state = execute(
+        bars.show("runs", 0, len(jobs), "all runs")
+        outcome = execute(
             jobs,
             file,
             device=device,
             engine=engine,
             budget=budget,
             workers=workers,
-            tell=tell,
             observer=Terminal(bars),
         )
-    if state.left_out:
-        note(f"budget spent: {state.left_out} cells left; the same command goes on from here")
-    _write_failures(file.parent / "failures.txt", state.failures)
-    return state.failures
+    if outcome.left_out:
+        note(f"budget spent: {outcome.left_out} cells left; the same command goes on from here")
+    _write_failures(file.parent / "failures.txt", outcome.failures)
+    return outcome.failures
 
 
 def _write_failures(path: Path, failures: dict[str, str]) -> None:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protoevfl.bench.records import mean_std
-
 Record = Mapping[str, Any]
 
 
@@ -18,7 +16,7 @@ class Column:
     write: Callable[[float], str]
 
 
-def metric(name: str) -> Callable[[Record], float | None]:
+def _metric(name: str) -> Callable[[Record], float | None]:
     return lambda record: record["metrics"].get(name)
 
 
@@ -46,7 +44,7 @@ def both_ways(record: Record) -> float:
     return float(record["bytes"]["up"] + record["bytes"]["down"])
 
 
-def matched(record: Record) -> float | None:
+def _matched(record: Record) -> float | None:
     """Recall of the unseen classes up to their names; where there are two or more, it differs from
     the strict one."""
     several = len(record.get("classes", ())) > 1
@@ -55,36 +53,31 @@ def matched(record: Record) -> float | None:
 
 
 COLUMNS = (
-    Column("accuracy %", metric("accuracy"), percent),
-    Column("balanced %", metric("balanced_accuracy"), percent),
-    Column("AUC %", metric("auc"), percent),
-    Column("seen %", metric("seen_accuracy"), percent),
-    Column("unseen %", metric("unseen_recall"), percent),
-    Column("matched %", matched, percent),
-    Column("H %", metric("harmonic_mean"), percent),
-    Column("rare %", metric("rare_recall"), percent),
+    Column("accuracy %", _metric("accuracy"), percent),
+    Column("balanced %", _metric("balanced_accuracy"), percent),
+    Column("AUC %", _metric("auc"), percent),
+    Column("seen %", _metric("seen_accuracy"), percent),
+    Column("unseen %", _metric("unseen_recall"), percent),
+    Column("matched %", _matched, percent),
+    Column("H %", _metric("harmonic_mean"), percent),
+    Column("rare %", _metric("rare_recall"), percent),
     Column("bytes", both_ways, size),
     Column("rounds", lambda record: record["rounds"], "{:.0f}".format),
     Column("seconds", lambda record: record["seconds"], "{:.1f}".format),
 )
 
 
-def cell(column: Column, records: Iterable[Record]) -> str:
+def _cell(column: Column, records: Iterable[Record]) -> str:
     """`mean +- std` over the records that have the number, or a dash."""
     values = [v for v in map(column.value, records) if v is not None]
     if not values:
         return "-"
+    from protoevfl.bench.records import mean_std
+
     mean, std = mean_std(values)
-    spread = (
-        std is not None
-        and column.write not in (size,)
-        and column.title not in ("rounds", "seconds")
-    )
-    return (
-        f"{column.write(mean)} ± {column.write(std)}"
-        if spread and std is not None
-        else column.write(mean)
-    )
+    if std is None or column.title in ("bytes", "rounds", "seconds"):
+        return column.write(mean)
+    return f"{column.write(mean)} ± {column.write(std)}"
 
 
 def columns_for(
@@ -103,7 +96,7 @@ def show(
 ) -> None:
     """Prints one row per group on stdout."""
     rows = [
-        [name, *(cell(column, records) for column in columns)] for name, records in groups.items()
+        [name, *(_cell(column, records) for column in columns)] for name, records in groups.items()
     ]
     print_table([head, *(column.title for column in columns)], rows, title, text_columns=1)
 
@@ -135,6 +128,8 @@ def print_table(
 def summary(records: Sequence[Record]) -> dict[str, Any]:
     """The same numbers for machines: {"seeds": [...], "accuracy": {"mean", "std"}, ...}, rates as
     fractions."""
+    from protoevfl.bench.records import mean_std
+
     names = (
         "accuracy",
         "balanced_accuracy",

@@ -1,78 +1,66 @@
-"""`protoevfl tune`: the search of `protoevfl.bench.tune`, told as it goes, best setting last."""
+"""`protoevfl tune`: the search of `protoevfl.bench.tune`, one line per trial, best setting last."""
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Annotated
+
+from typer import Option
 
 from protoevfl.bench import records
-from protoevfl.cli.tables import percent
+from protoevfl.cli.option_values import ALIGNED, DEVICE, PARTIES, POOL, check_device, whole_numbers
 from protoevfl.progress import Bars
 
-if TYPE_CHECKING:
-    from protoevfl.bench.tune import Trial
 
-
-def search(
-    method: str,
-    dataset: str,
-    budget: int,
-    seeds: Sequence[int],
-    device: str,
-    aligned: int,
-    parties: int,
-    pool: int | None,
-    labels: str,
-    out: str | None,
-    as_json: bool,
+def tune(
+    method: Annotated[str, Option(help="The method to search for.")] = "proto_evfl",
+    dataset: Annotated[str, Option(help="The data set to search on.")] = "digits",
+    budget: Annotated[
+        int, Option(help="Settings tried, the preset itself included; the same for every method.")
+    ] = 6,
+    seeds: Annotated[
+        str, Option(help="Seeds of the search; apart from those of reported runs.")
+    ] = "100,101",
+    aligned: ALIGNED = 200,
+    parties: PARTIES = 4,
+    pool: POOL = None,
+    labels: Annotated[str, Option(help="shared, or all labels of the active party.")] = "shared",
+    device: DEVICE = "auto",
+    out: Annotated[
+        str | None, Option(help="Add the whole search to this file, one JSON line.")
+    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the whole search as JSON.")] = False,
 ) -> None:
-    """Runs it and prints one line a trial and the preset entry of the best."""
-    from protoevfl.bench.tune import candidates, tune
+    """Search a method's settings on a validation part of the aligned rows; test rows are not looked
+    at."""
+    check_device(device)
+    if out is not None:
+        records.check_writable(out)
+    numbers = whole_numbers(seeds, "--seeds")
+
+    from protoevfl.bench import tune as search
+    from protoevfl.observer import Terminal
     from protoevfl.rows import sources
 
-    sources.load(dataset)  # an unknown name or a missing file is told at once
-    total, seen = len(candidates(method, dataset, max(budget, 0), labels)), list["Trial"]()
+    sources.load(dataset)  # an unknown name or a missing file is said at once
     with Bars() as bars:
-        bars.show("trials", 0, total, f"{method} on {dataset}")
-
-        def watch(trial: "Trial") -> None:
-            seen.append(trial)
-            bars.note(told(len(seen), trial))
-            bars.show("trials", len(seen), total, f"{method} on {dataset}")
-
-        try:
-            found = tune(
-                method,
-                dataset,
-                budget,
-                seeds,
-                device,
-                aligned=aligned,
-                parties=parties,
-                pool=pool,
-                labels=labels,
-                watch=watch,
-            )
-        except KeyboardInterrupt:
-            bars.note(f"stopped after {len(seen)} of {total} trials; nothing was written")
-            raise
-    whole = found.as_json()
+        bars.show("runs", 0, 0, f"{method} on {dataset}")
+        tuned = search.tune(
+            method,
+            dataset,
+            budget,
+            numbers,
+            device,
+            aligned=aligned,
+            parties=parties,
+            pool=pool,
+            labels=labels,
+            observer=Terminal(bars),
+        )
+    whole = tuned.as_json()
     if out is not None:
         records.append(out, whole)
     if as_json:
         print(json.dumps(records.finite(whole)))
-    else:
-        print(f"best of {len(seen)}: {told(1 + seen.index(found.best), found.best)}")
-        print(json.dumps(preset_entry(dataset, found.best.overrides)))
-
-
-def told(number: int, trial: "Trial") -> str:
-    settings = (
-        " ".join(f"{name}={value}" for name, value in trial.overrides.items())
-        or "the preset as it is"
-    )
-    return f"trial {number}: score {percent(trial.score)} % on held-out aligned rows, {trial.seconds:.0f} s, {settings}"
-
-
-def preset_entry(dataset: str, overrides: Any) -> dict[str, Any]:
-    """What goes into presets/METHOD.json under a preset's name."""
-    return {dataset: dict(overrides)}
+        return
+    best = tuned.best
+    print(f"best of {len(tuned.trials)}: {best.line(1 + tuned.trials.index(best))}")
+    print(json.dumps({dataset: dict(best.overrides)}))  # a preset of presets/METHOD.json

@@ -10,9 +10,8 @@ and the row's place in the batch, not on what is stacked beside it. No gradient,
 synchronisation.
 
     >>> keys = torch.tensor([1, 2])
-    >>> first, second = two_views(torch.rand(2, 5, 1, 4, 4), keys, "warm-up", 0)
-    >>> first.shape, bool((first == second).all())
-    (torch.Size([2, 5, 1, 4, 4]), False)
+    >>> augment_images(torch.rand(2, 5, 1, 4, 4), keys, "warm-up", 0).shape
+    torch.Size([2, 5, 1, 4, 4])
     >>> x, pool = torch.zeros(2, 3, 4), torch.ones(2, 9, 4)
     >>> corrupt_columns(x, pool, span_index([1, 3]), keys, "warm-up", 0, rate=1.0).sum()
     tensor(24.)
@@ -46,8 +45,6 @@ class ImageViews:
 
 
 DEFAULT_VIEWS = ImageViews()  # the warm-up's
-# FedHSSL's; flip where views are symmetric
-CROP_VIEWS = ImageViews(contrast=0.4, blur=1.0, noise=0.0, erase=0)
 
 
 @torch.no_grad()
@@ -126,19 +123,6 @@ def _hole(u: Tensor, height: int, width: int, largest: int) -> Tensor:
     return ~(inside[0][:, None, :, None] & inside[1][:, None, None, :])
 
 
-def two_views(
-    x: Tensor,
-    keys: Tensor,
-    purpose: str,
-    counter: Counter,
-    strength: float = 1.0,
-    views: ImageViews = DEFAULT_VIEWS,
-) -> tuple[Tensor, Tensor]:
-    """Two independent views of the same images, made in one pass over both."""
-    both = augment_images(torch.cat([x, x], 1), keys, purpose, counter, strength, views)
-    return both[:, : x.shape[1]], both[:, x.shape[1] :]
-
-
 def span_index(widths: Sequence[int], device: torch.device | str | None = None) -> Tensor:
     """Which source column each encoded feature belongs to -> (F,): widths [1, 3] -> [0, 1, 1,
     1]."""
@@ -164,9 +148,6 @@ def corrupt_columns(
     shape = (x.shape[1], x.shape[2])  # one draw per feature is enough for all columns: spans < F
     swap = uniform(keys, purpose + "/swap", counter, shape)[..., spans] < rate  # (G, B, F)
     rows = pool.shape[1]
-    source = (
-        (uniform(keys, purpose + "/row", counter, shape)[..., spans] * rows)
-        .long()
-        .clamp_max(rows - 1)
-    )
+    place = uniform(keys, purpose + "/row", counter, shape)[..., spans] * rows
+    source = place.long().clamp_max(rows - 1)
     return torch.where(swap, pool.gather(1, source), x)

@@ -12,7 +12,8 @@ No label enters.
 
     >>> same = torch.randn(500, 1, generator=torch.Generator().manual_seed(0))
     >>> own = torch.randn(2, 500, 1, generator=torch.Generator().manual_seed(1))
-    >>> f = torch.cat([same.expand(2, -1, -1), 9 * own], -1)  # each party: a common column and, larger, one of its own
+    >>> # each party: a common column and, larger, one of its own
+    >>> f = torch.cat([same.expand(2, -1, -1), 9 * own], -1)
     >>> x = (f @ directions(f))[0]
     >>> bool(torch.corrcoef(torch.stack([x[:, 0], same[:, 0]]))[0, 1].abs() > 0.99)
     True
@@ -46,8 +47,8 @@ def directions(f: Tensor, ridge: float = RIDGE, most: int = MOST) -> Tensor:
 
 def principal(x: Tensor, most: int = COMPONENTS) -> Tensor:
     """The first principal directions (D, k) of rows x (n, D), orthonormal, k <= most."""
-    found = _largest((x - x.mean(0)).double(), most)[1]
-    return found.to(x.dtype)
+    components = _largest((x - x.mean(0)).double(), most)[1]
+    return components.to(x.dtype)
 
 
 def _largest(x: Tensor, most: int) -> tuple[Tensor, Tensor]:

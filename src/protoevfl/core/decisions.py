@@ -1,10 +1,11 @@
 """What probabilities are worth: honest or not, which class to choose by them, and what one model
 gains over another.
 
-    Brier score      mean over rows of sum_z (p_z - [y = z])^2; two classes: of (p_1 - y)^2
-    balanced rule    the class with the largest p_z / rate_z: as if all classes were equally frequent
-    gain             a measure of one model minus that of another on the same rows, with the 95 % interval of the paired
-                     bootstrap: both models are measured on the same drawn rows
+    rule            which class to choose: the likeliest, the balanced rule, or thresholds per class
+    Brier score     mean over rows of sum_z (p_z - [y = z])^2; two classes: of (p_1 - y)^2
+    balanced rule   the class with the largest p_z / rate_z: as if classes were equally frequent
+    gain            a measure of one model minus that of another on the same rows, with the 95 %
+                    interval of the paired bootstrap: both are measured on the same drawn rows
 
 probabilities (N, Z), labels (N,). These run on the host after training.
 
@@ -12,7 +13,7 @@ probabilities (N, Z), labels (N,). These run on the host after training.
     0.15625
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,9 @@ from torch import Tensor
 
 DRAWS = 1000
 CHUNK = 1 << 22  # numbers drawn at a time
+
+RULES = ("likeliest", "balanced")
+Rule = str | Mapping[int, float]  # one of RULES, or class number -> threshold
 
 # (probabilities (N, Z), labels (N,), weights (R, N)) -> (R,)
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -33,6 +37,30 @@ def brier(probabilities: Tensor, labels: Tensor) -> float:
     return float(rows.mean())
 
 
+def choose(probabilities: Tensor, rule: Rule, rates: Tensor) -> Tensor:
+    """Classes (N,) by a rule; rates (Z,) of the classes in training.
+
+    Thresholds: a class is chosen where its probability reaches its threshold; of several such
+    classes the one that exceeds it most (p / threshold), of none the likeliest other class.
+
+    >>> p = torch.tensor([[0.7, 0.3], [0.9, 0.1]])
+    >>> choose(p, "likeliest", p[0]).tolist(), choose(p, {1: 0.25}, p[0]).tolist()
+    ([0, 0], [1, 0])
+    """
+    if rule == "likeliest":
+        return probabilities.argmax(1)
+    if rule == "balanced":
+        return balanced_choice(probabilities, rates)
+    assert not isinstance(rule, str)
+    thresholds = torch.full((probabilities.shape[1],), torch.inf, dtype=torch.float64)
+    thresholds[list(rule)] = torch.tensor(list(rule.values()), dtype=torch.float64)
+    excess, listed = (probabilities.double() / thresholds.to(probabilities.device)).max(1)
+    others = probabilities.clone()
+    if len(rule) < probabilities.shape[1]:
+        others[:, list(rule)] = -1.0
+    return torch.where(excess >= 1, listed, others.argmax(1))
+
+
 def balanced_choice(probabilities: Tensor, rates: Tensor) -> Tensor:
     """Classes (N,) by p_z / rate_z; a class that was never seen in training has no rate and counts
     as the rarest."""
@@ -40,7 +68,7 @@ def balanced_choice(probabilities: Tensor, rates: Tensor) -> Tensor:
     return (probabilities / rates.to(probabilities).clamp(min=float(least))).argmax(1)
 
 
-def weighted_accuracy(probabilities: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+def _weighted_accuracy(probabilities: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """Accuracy (R,) of rows that count `weights` (R, N) times."""
     right = (probabilities.argmax(1) == labels).to(weights)
     return weights @ right / weights.sum(1)
@@ -60,7 +88,7 @@ def gain(joint: Tensor, alone: Tensor, labels: Tensor, seed: int = 0) -> dict[st
     """AUC (two classes, else accuracy) of `joint` minus that of `alone` (N, Z), and its 95 %
     interval."""
     name = "auc" if joint.shape[1] == 2 and len(torch.unique(labels)) == 2 else "accuracy"
-    measure: Measure = weighted_auc if name == "auc" else weighted_accuracy
+    measure: Measure = weighted_auc if name == "auc" else _weighted_accuracy
     joint, alone, labels = (tensor.detach().cpu() for tensor in (joint, alone, labels))
 
     def difference(weights: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
 """Self-supervised and soft-label losses, one number per group: inputs (..., B, d), result (...).
 
-    NT-Xent   mean_i [ -s(i, i') / t + log sum_{j != i} exp( s(i, j) / t ) ]   over the 2B views, i'
-    the other view SimSiam   -mean_b cos( p_b, stop(z_b) ) InfoNCE   mean_b [ -s(q_b, k_b) / t +
-    log( exp(s(q_b, k_b) / t) + sum_j exp(s(q_b, queue_j) / t) ) ]
+    NT-Xent   mean_i [ -s(i, i') / t + log sum_{j != i} exp( s(i, j) / t ) ]
+    SimSiam   -mean_b cos( p_b, stop(z_b) )
+    InfoNCE   mean_b [ -s(q_b, k_b) / t + log( exp(s(q_b, k_b) / t) + sum_j exp(s(q_b, u_j) / t) ) ]
 
-s is the cosine, t the temperature.
+s is the cosine, t the temperature; i goes over the 2B views, i' is the other view of its row; u_j
+are the keys of the queue.
 
     >>> z = torch.eye(3)[None]
     >>> nt_xent(z, z, temperature=0.1).round(decimals=3)
@@ -40,10 +41,10 @@ def nt_xent(z1: Tensor, z2: Tensor, temperature: float) -> Tensor:
 
 class _Contrast(torch.autograd.Function):
     """NT-Xent of unit rows z (..., 2B, d) with its gradient by hand: less than half the time
-    (docs/performance.md).
+    (docs/notes/speed.md).
 
-        e_ij = exp(z_i . z_j / t), e_ii = 0    w_i = 1 / (2B t sum_j e_ij)    z_i' the other view of row i
-        dL/dz_i = sum_j e_ij (w_i + w_j) z_j - z_i' / (B t)
+        e_ij = exp(z_i . z_j / t), e_ii = 0    w_i = 1 / (2B t sum_j e_ij)
+        dL/dz_i = sum_j e_ij (w_i + w_j) z_j - z_i' / (B t)    z_i' the other view of row i
 
     e is symmetric, so that no transposed copy is needed, and is computed in place.
     """
@@ -83,12 +84,6 @@ def info_nce_queue(q: Tensor, k: Tensor, queue: Tensor, temperature: float) -> T
     positive = (q * k).sum(-1, keepdim=True) / temperature  # (..., B, 1)
     negative = q @ queue.detach().mT / temperature  # (..., B, K)
     return (torch.cat([positive, negative], -1).logsumexp(-1) - positive.squeeze(-1)).mean(-1)
-
-
-def enqueue(queue: Tensor, k: Tensor) -> Tensor:
-    """The queue (..., K, d) with its oldest (first) rows dropped and the unit keys k (..., B, d)
-    added last."""
-    return torch.cat([queue, unit(k.detach())], -2)[..., k.shape[-2] :, :]
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -3,8 +3,8 @@
     accuracy            share of rows predicted right
     balanced accuracy   mean recall over the classes that occur
     macro F1            mean of 2 TP / (2 TP + FP + FN) over the classes that occur or are predicted
-    AUC                 P( score of a positive > score of a negative ) + P( equal ) / 2, two classes only
-    H                   2 a b / (a + b), a = accuracy on rows of seen classes, b = on rows of unseen classes
+    AUC                 P( score of a positive > that of a negative ) + P( equal ) / 2, two classes
+    H                   2 a b / (a + b), a = accuracy on rows of seen classes, b = of unseen classes
 
 labels and predictions (N,) int, probabilities (N, Z). A number that has no meaning (AUC of ten
 classes, unseen recall when nothing is unseen) is None. These run on the host after training, not
@@ -45,8 +45,8 @@ def per_class_recall(predictions: Tensor, labels: Tensor, classes: int) -> list[
 
 def balanced_accuracy(predictions: Tensor, labels: Tensor, classes: int) -> float | None:
     """Mean recall over the classes that occur; None without rows."""
-    found = [r for r in per_class_recall(predictions, labels, classes) if r is not None]
-    return sum(found) / len(found) if found else None
+    recalls = [r for r in per_class_recall(predictions, labels, classes) if r is not None]
+    return sum(recalls) / len(recalls) if recalls else None
 
 
 def macro_f1(predictions: Tensor, labels: Tensor, classes: int) -> float | None:
@@ -77,7 +77,7 @@ def harmonic_mean(a: float | None, b: float | None) -> float | None:
     return 2 * a * b / (a + b) if a + b else 0.0
 
 
-def is_in(labels: Tensor, classes: Sequence[int]) -> Tensor:
+def _is_in(labels: Tensor, classes: Sequence[int]) -> Tensor:
     """Which labels are among the given classes -> bool, the shape of labels."""
     return torch.isin(
         labels, torch.as_tensor(list(classes), dtype=labels.dtype, device=labels.device)
@@ -94,7 +94,7 @@ def matched_accuracy(predictions: Tensor, labels: Tensor, unseen: Sequence[int])
     """
     from scipy.optimize import linear_sum_assignment
 
-    rows = is_in(labels, unseen)
+    rows = _is_in(labels, unseen)
     total = int(rows.sum())
     if not total:
         return None
@@ -138,13 +138,21 @@ def expected_calibration_error(
     return float(sums.abs().sum()) / len(labels)
 
 
-def evaluate(probabilities: Tensor, labels: Tensor, unseen: Sequence[int] = ()) -> dict[str, Any]:
-    """The "metrics" of a run's record: probabilities (N, Z), labels (N,), unseen: classes without a
-    label."""
+def evaluate(
+    probabilities: Tensor,
+    labels: Tensor,
+    unseen: Sequence[int] = (),
+    predictions: Tensor | None = None,
+) -> dict[str, Any]:
+    """The "metrics" of a run's record: probabilities (N, Z), labels (N,).
+
+    unseen        classes without a label
+    predictions   (N,) classes, where another rule than the likeliest chooses them
+    """
     probabilities, labels = probabilities.detach().cpu(), labels.detach().cpu()
     classes = probabilities.shape[1]
-    predictions = probabilities.argmax(1)
-    hidden = is_in(labels, unseen)
+    predictions = probabilities.argmax(1) if predictions is None else predictions.cpu()
+    hidden = _is_in(labels, unseen)
     seen_accuracy = accuracy(predictions[~hidden], labels[~hidden])
     unseen_recall = accuracy(predictions[hidden], labels[hidden])
     return {

@@ -3,12 +3,14 @@
 A class nobody labelled is absent from the aligned rows by definition, so its pool rows lie where
 aligned rows are rare.
 
-    d_i   mean cosine distance of pool row i to its 3 nearest aligned rows S_i   mean of d over row
-    i and its k nearest pool rows;  A_j  the same for aligned row j, j itself left out both  minus
-    the (shrunk) mean of A in the row's group, standardised by A, plus the same of a cross-fitted
-    logistic
-          score "pool or aligned?"; groups are clusters of the pool
-    w_i   = sigmoid(2 (S_i - 3))    membership: beyond 3 standard deviations of A; no share of the pool is guessed
+    d_i   mean cosine distance of pool row i to its 3 nearest aligned rows
+    S_i   mean of d over row i and its k nearest pool rows
+    A_j   the same for aligned row j, j itself left out
+    both  minus the (shrunk) mean of A in the row's group, standardised by A, plus the same of a
+          cross-fitted logistic score "pool or aligned?"; groups are clusters of the pool
+    w_i   = sigmoid(2 (S_i - 3))    membership: beyond 3 standard deviations of A
+
+No share of the pool is guessed.
 
 All tensors carry leading group axes (G, ...); f are embeddings (G, n, d).
 """
@@ -33,15 +35,15 @@ class Novelty:
     aligned: Tensor
 
 
-def neighbours(x: Tensor, of: Tensor, k: int, itself: bool, chunk: int = 512) -> Tensor:
-    """Indices (G, n, k) of the k rows of `of` (G, m, d) most similar to each row of x (G, n, d),
+def _neighbours(x: Tensor, among: Tensor, k: int, itself: bool, chunk: int = 512) -> Tensor:
+    """Indices (G, n, k) of the k rows of `among` (G, m, d) most similar to each row of x (G, n, d),
     both unit.
 
     With `itself` off the best match, the row itself, is left out.
     """
     skip = 0 if itself else 1
     parts = [
-        (x[:, i : i + chunk] @ of.mT).topk(k + skip, dim=-1).indices[..., skip:]
+        (x[:, i : i + chunk] @ among.mT).topk(k + skip, dim=-1).indices[..., skip:]
         for i in range(0, x.shape[1], chunk)
     ]
     return torch.cat(parts, 1)
@@ -52,7 +54,7 @@ def _at(values: Tensor, index: Tensor) -> Tensor:
     return values.gather(1, index.flatten(1)).view(index.shape)
 
 
-def distances(
+def _distances(
     xu: Tensor, xa: Tensor, near_pool: Tensor, near_aligned: Tensor
 ) -> tuple[Tensor, Tensor]:
     """S (G, n) and A (G, N) of the module's head: smoothed distance to aligned rows, leave-one-out
@@ -77,7 +79,7 @@ def distances(
     return s, (without.sum(-1) + own) / (k + 1)
 
 
-def logistic(x: Tensor, y: Tensor, weight: Tensor, ridge: float = 1.0, steps: int = 12) -> Tensor:
+def _logistic(x: Tensor, y: Tensor, weight: Tensor, ridge: float = 1.0, steps: int = 12) -> Tensor:
     """Newton's method for a ridge logistic regression: x (G, n, d), y, weight (G, n) ->
     coefficients (G, d+1)."""
     x = torch.cat([x, torch.ones_like(x[..., :1])], -1)
@@ -94,7 +96,7 @@ def logistic(x: Tensor, y: Tensor, weight: Tensor, ridge: float = 1.0, steps: in
     return beta
 
 
-def contrast(
+def _contrast(
     xu: Tensor, xa: Tensor, weight: Tensor, keys: Tensor, near_pool: Tensor, near_aligned: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Cross-fitted log-odds "pool, not aligned", smoothed over pool neighbours -> (G, n), (G,
@@ -108,7 +110,7 @@ def contrast(
     for k in range(FOLDS):
         wu, wa = (fold_u != k).float(), (fold_a != k) * weight
         both = torch.cat([wu / wu.sum(1, keepdim=True), wa / wa.sum(1, keepdim=True)], 1) * 400
-        beta = logistic(x, y, both)
+        beta = _logistic(x, y, both)
         score = (x @ beta[:, :-1, None]).squeeze(-1) + beta[:, -1:]
         su, sa = (
             torch.where(fold_u == k, score[:, :n], su),
@@ -118,17 +120,17 @@ def contrast(
     return (_at(su, near_pool).sum(-1) + su) / around, (_at(su, near_aligned).sum(-1) + sa) / around
 
 
-def centre(
+def _centre(
     s: Tensor, a: Tensor, group_u: Tensor, group_a: Tensor, groups: int
 ) -> tuple[Tensor, Tensor]:
     """Both minus the shrunk mean of A in the row's group, standardised by A."""
     member = F.one_hot(group_a, groups).float()  # (G, N, K)
     total = (member * a[..., None]).sum(1) + SHRINK * a.mean(1, keepdim=True)
     mean = total / (member.sum(1) + SHRINK)  # (G, K)
-    return standardise(s - mean.gather(1, group_u), a - mean.gather(1, group_a))
+    return _standardise(s - mean.gather(1, group_u), a - mean.gather(1, group_a))
 
 
-def standardise(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+def _standardise(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     middle, spread = a.mean(1, keepdim=True), a.std(1, keepdim=True) + 1e-6
     return (s - middle) / spread, (a - middle) / spread
 
@@ -166,7 +168,7 @@ def novelty(
     n, count = xu.shape[1], xa.shape[1]
     near = near if near is not None else (20 if n >= 2000 else 10)
     near = min(near, n - 1)
-    near_pool, near_aligned = neighbours(xu, xu, near, False), neighbours(xa, xu, near, True)
+    near_pool, near_aligned = _neighbours(xu, xu, near, False), _neighbours(xa, xu, near, True)
     group_u, middles = clusters(xu, min(groups, n), keys)
     group_a = (xa @ middles.mT).argmax(-1)
     k = middles.shape[1]
@@ -175,25 +177,25 @@ def novelty(
     # aligned rows weighted to the pool's mixture
     weight = (rate / counts.clamp(min=1)).gather(1, group_a)
     weight = 0.5 * weight / weight.sum(1, keepdim=True) + 0.5 / count
-    s, a = centre(*distances(xu, xa, near_pool, near_aligned), group_u, group_a, k)
-    s2, a2 = centre(*contrast(xu, xa, weight, keys, near_pool, near_aligned), group_u, group_a, k)
-    return Novelty(*standardise(s + s2, a + a2))
+    s, a = _centre(*_distances(xu, xa, near_pool, near_aligned), group_u, group_a, k)
+    s2, a2 = _centre(*_contrast(xu, xa, weight, keys, near_pool, near_aligned), group_u, group_a, k)
+    return Novelty(*_standardise(s + s2, a + a2))
 
 
-def strength(found: Novelty) -> Tensor:
+def strength(scores: Novelty) -> Tensor:
     """How clearly something is uncovered (G,): the 95 % quantile of S, in standard deviations of A.
 
-    With nothing unseen it was 2.5 +- 0.4 a party, with a frequent unseen class 4 to 8
-    (docs/methods/proto_evfl.md).
+    With nothing unseen it was 2.5 +- 0.4 per party, with a frequent unseen class 4 to 8
+    (docs/notes/unseen-classes.md).
     """
-    return found.pool.quantile(0.95, dim=1)
+    return scores.pool.quantile(0.95, dim=1)
 
 
-def members(found: Novelty, at: Tensor | float = 3.0) -> Tensor:
+def members(scores: Novelty, at: Tensor | float = 3.0) -> Tensor:
     """Soft membership (G, n) of the uncovered part: beyond `at` standard deviations of the aligned
     rows' scores."""
     bar = at[:, None] if isinstance(at, Tensor) else at
-    return torch.sigmoid(2 * (found.pool - bar))
+    return torch.sigmoid(2 * (scores.pool - bar))
 
 
 def mixture(

@@ -35,19 +35,19 @@ def estimate(scores: Tensor, steps: int, smoothing: float, weights: Tensor | Non
     # (..., N)
     share = torch.where(total > 0, w / torch.where(total > 0, total, 1.0), 1 / w.shape[-1])
     learnt = (total > 0).to(scores)  # (..., 1)
-    p = uniform_like(scores)
+    p = _uniform_like(scores)
     for _ in range(steps):
         p = (share.unsqueeze(-2) @ forward_plan(scores, p).exp()).squeeze(-2)  # (..., Z)
-        p = smooth(learnt * p + (1 - learnt) / classes, smoothing)
+        p = _smooth(learnt * p + (1 - learnt) / classes, smoothing)
     return p
 
 
-def uniform_like(scores: Tensor) -> Tensor:
+def _uniform_like(scores: Tensor) -> Tensor:
     """p_z = 1/Z -> (..., Z), for scores (..., N, Z)."""
     return torch.full_like(scores[..., 0, :], 1 / scores.shape[-1])
 
 
-def smooth(prior: Tensor, smoothing: float) -> Tensor:
+def _smooth(prior: Tensor, smoothing: float) -> Tensor:
     """(p + a) / (1 + a Z) -> (..., Z): every class gets at least a / (1 + a Z)."""
     return (prior + smoothing) / (1 + smoothing * prior.shape[-1])
 

@@ -106,7 +106,7 @@ def _words(keys: Tensor, purpose: str, counter: Counter) -> Tensor:
     return torch.stack([first, second]).unsqueeze(-1)
 
 
-def bits(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
+def _bits(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
     """(G, *shape) int32, uniform over all 2^32 values."""
     first, second = _words(keys, purpose, counter)  # (G, 1) each
     at = _positions(math.prod(shape), keys.device)  # (n,)
@@ -117,7 +117,7 @@ def bits(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -
 def uniform(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
     """(G, *shape) float32 in [0, 1)."""
     low, unit = (_LOW24, _UNIT24) if keys.is_cpu else (0xFFFFFF, 2.0**-24)
-    return bits(keys, purpose, counter, shape).bitwise_and_(low).float().mul_(unit)
+    return _bits(keys, purpose, counter, shape).bitwise_and_(low).float().mul_(unit)
 
 
 def normal(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
@@ -133,7 +133,7 @@ def normal(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...])
 
 def permutation(keys: Tensor, purpose: str, counter: Counter, n: int) -> Tensor:
     """(G, n) int64, a random order of 0..n-1 for each member."""
-    return bits(keys, purpose, counter, (n,)).argsort(dim=1, stable=True)
+    return _bits(keys, purpose, counter, (n,)).argsort(dim=1, stable=True)
 
 
 def beta_symmetric(

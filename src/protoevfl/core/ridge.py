@@ -77,7 +77,7 @@ def predict(model: Ridge, x: Tensor, chunk: int = 4096) -> Tensor:
     return (SCALE * torch.cat(parts)).masked_fill(~model.there, -torch.inf).softmax(1)
 
 
-def left_out(x: Tensor, y: Tensor, spread: Tensor) -> Tensor:
+def _left_out(x: Tensor, y: Tensor, spread: Tensor) -> Tensor:
     """g (n, Z) at each row x (n, d) of the regression on all the others: residual / diagonal of the
     inverse."""
     root = equal_classes(y, y.new_ones(len(y))).sqrt()[:, None]
@@ -94,7 +94,9 @@ def sureness(x: Tensor, y: Tensor, spread: Tensor) -> Tensor:
     """
     factors = torch.logspace(-2, 2, 33, base=2, dtype=x.dtype, device=x.device)
     there, weight = y.sum(0) > 0, equal_classes(y, y.new_ones(len(y)))
-    logits = SCALE * left_out(x, y, spread).masked_fill(~there, -torch.inf) * factors[:, None, None]
+    logits = (
+        SCALE * _left_out(x, y, spread).masked_fill(~there, -torch.inf) * factors[:, None, None]
+    )
     likely = torch.where(y > 0, logits.log_softmax(-1), 0.0).sum(-1) @ weight  # (33,)
     return factors[likely.argmax()]
 

@@ -68,7 +68,7 @@ def forward_plan(scores: Tensor, prior: Tensor) -> Tensor:
     return (scores + prior.log().unsqueeze(-2)).log_softmax(-1)
 
 
-def backward_plan(scores: Tensor, weights: Tensor | None = None) -> Tensor:
+def _backward_plan(scores: Tensor, weights: Tensor | None = None) -> Tensor:
     """log pi(f_n | mu_z) = log softmax_n( s + log w ) -> (..., N, Z); a row of weight 0 gets -inf.
 
     Where all weights are 0 they count as equal, so that the plan stays a plan.
@@ -95,18 +95,18 @@ def planned_cost(plan: Tensor, costs: Tensor, weights: Tensor | None = None) -> 
     return mean_rows((plan * costs).sum(-1), weights)
 
 
-def forward_cost(
+def _forward_cost(
     scores: Tensor, costs: Tensor, prior: Tensor, weights: Tensor | None = None
 ) -> Tensor:
     """L(f -> mu) = mean_n sum_z pi(mu_z | f_n) c_nz -> (...)."""
     return planned_cost(forward_plan(scores, prior).exp(), costs, weights)
 
 
-def backward_cost(
+def _backward_cost(
     scores: Tensor, costs: Tensor, prior: Tensor, weights: Tensor | None = None
 ) -> Tensor:
     """L(mu -> f) = sum_z p_z sum_n pi(f_n | mu_z) c_nz -> (...); 0 where all weights are 0."""
-    per_class = (backward_plan(scores, weights).exp() * costs).sum(-2)  # (..., Z)
+    per_class = (_backward_plan(scores, weights).exp() * costs).sum(-2)  # (..., Z)
     total = (prior * per_class).sum(-1)
     return total if weights is None else total * (weights > 0).any(-1)
 
@@ -123,8 +123,10 @@ def dual_cost(
     (single-direction PDTC)."""
     cos = cosine(f, mu)  # (..., N, Z)
     scores = similarity(f, mu) if temperature is None else cos / temperature
-    loss = forward_cost(scores, 1 - cos, prior, weights)
-    return loss if direction == "forward" else loss + backward_cost(scores, 1 - cos, prior, weights)
+    loss = _forward_cost(scores, 1 - cos, prior, weights)
+    return (
+        loss if direction == "forward" else loss + _backward_cost(scores, 1 - cos, prior, weights)
+    )
 
 
 def select_soft(f: Tensor, mu: Tensor, prior: Tensor, temperature: float | None = None) -> Tensor:

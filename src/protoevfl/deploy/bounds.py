@@ -22,9 +22,10 @@ from protoevfl.validation import dotted
 Bound = tuple[float, float] | frozenset[Any]  # from, to; or one (of a list: all) of these
 Bounds = Mapping[str, Bound]
 ANY: frozenset[Any] = frozenset({True, False})
-# a preset that a party accepts says at which level it takes part: a job may not turn that round
-OF_PRESET = ("sealed.on",)
 
+# Requests that make a party learn before it answers. A changed active party may ask for something
+# else first; the party then learns by itself (local.py).
+FIRST: Mapping[str, tuple[str, ...]] = {"proto_evfl": ("WarmUp", "SendFeatures")}
 OWNER: Mapping[str, tuple[str, ...]] = {
     "proto_evfl": (
         "head.", "own.", "head_each_round", "unseen.slot", "unseen.batch", "unseen.batch_rows",
@@ -61,13 +62,17 @@ BOUNDS: Mapping[str, Bounds] = {
         "rounds.prior_floor": (1e-4, 0.5),
         "rounds.learning": ANY,
         "layers": frozenset({"output", "hidden", "conv"}),
+        "columns": frozenset({"open", "few", "sealed"}),
+        "few": (
+            1,
+            32,
+        ),  # numbers per row that are rounded; all of them together would be the columns
         "width": (1, 128),
         "norm": frozenset({True}),
         "table": frozenset({"skip"}),
         "unseen.components": (1, 40),
         "unseen.pool_rows": (100, 100_000),
         "unseen.groups": (1, 32),
-        "sealed.on": ANY,
         "sealed.levels": (2, 4),
         "sealed.most_of_number": (0.0, 0.5),
         "sealed.most_of_category": (0.0, 0.5),
@@ -94,9 +99,7 @@ def objections(method: Any, changed: Sequence[str], own: Mapping[str, Sequence[A
     for name, value in dotted(asdict(method)):
         owner = OWNER.get(method.name, ())
         free = name in owner or f"{name.split('.')[0]}." in owner
-        if name in OF_PRESET and name in changed:
-            found.append(f"{name} is the preset's to say, not a job's")
-        elif name in bounds and not _within(value, bounds[name]):
+        if name in bounds and not _within(value, bounds[name]):
             found.append(f"{name} = {_text(value)}, accepted is {words(bounds[name])}")
         elif name not in bounds and not free and name in changed:
             found.append(f"{name} is not a setting that a job may change here")

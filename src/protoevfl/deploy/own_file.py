@@ -16,6 +16,7 @@ from protoevfl.rows.files import count_rows, require_columns, scan
 from protoevfl.rows.ids import IdRules, Ids
 from protoevfl.settings.config import (
     BAD_IDS,
+    DECISION,
     FileConfig,
     LabelConfig,
     PartyConfig,
@@ -32,6 +33,8 @@ class PartyFileConfig(FileConfig):
     # column of the label, active party only; rows without a label are predicted
     label: TEXT | None = None
     classes: NAMES = ()  # all classes, where some have no labelled row; else those that occur
+    # active party: likeliest, balanced, or {class = threshold}; as [label] of protoevfl.toml has it
+    decision: DECISION = "likeliest"
     # active party: share of the aligned rows kept aside to measure on
     test: Annotated[float, Between(0, 0.9)] = 0.2
     pool: Annotated[int, Between(0)] = 100_000  # most unaligned rows to train the extractor on
@@ -77,7 +80,9 @@ class OwnFile:
             raise UserError(
                 "party.toml: the active party says which column is the label: label = ..."
             )
-        return LabelConfig(self.file.config.name, self.config.label, self.config.classes)
+        config = self.config
+        assert config.label is not None
+        return LabelConfig(self.file.config.name, config.label, config.classes, config.decision)
 
     def ids(self) -> Ids:
         return read_ids(self.file.info.path, self.config.id, self.rules, self.config.on_bad_ids)

@@ -163,6 +163,8 @@ class Policy:
         """Settings out of bounds; a method or preset not accepted at all needs no second word."""
         if spec.method not in self.methods or spec.preset not in self.presets:
             return []
+        if spec.preset == "sealed" and spec.settings.get("columns", "sealed") != "sealed":
+            return ["the preset sealed with another level of columns"]
         try:
             return bounds.objections(method_of(spec), list(spec.settings), self.settings)
         except UserError as error:

@@ -41,16 +41,18 @@ def _of_proto_evfl(spec: JobSpec, policy: Policy, method: ProtoEVFL) -> Iterator
         yield f"what the training run sends of a row, of each of at most {policy.max_query_rows:,} rows, once"
         yield from _shield(spec)
         return
-    rounds = method.rounds.count
+    few = method.columns == "few"
+    rounds = method.rounds.count if method.has_rounds else 0
     several = "once" if not rounds else f"{rounds + 1} times (after warm-up and after each round)"
-    yield f"{method.width} numbers of each shared row, {several}"
-    if len(method.layers) > 1:
+    numbers = f"{method.few} rounded" if few else f"{method.width}"
+    yield f"{numbers} numbers of each shared row, {several}"
+    if len(method.layers) > 1 and not few:
         yield f"of images also the inner layers ({', '.join(method.layers)}), once"
     yield (
         f"the same of each row that is measured or to be predicted (at most "
         f"{policy.max_query_rows:,}), once"
     )
-    if "SendFeatures" in spec.down:
+    if "SendFeatures" in spec.down and not few:
         yield (
             "or, where the rows are tables and the active party uses all its labels: every encoded "
             "column of these rows, once; it reads them nearly exactly"

@@ -114,6 +114,7 @@ def make_host(kit: Kit, spec: JobSpec) -> PartyHost:
     return PartyHost(
         make=own.party,
         keep=own.keep_party,
+        files=own.sources,
         aligner=own.aligner(),
         keys=Keys.of_kit(kit.folder, kit.name),
         spec=spec,
@@ -160,6 +161,7 @@ def work(kit: Kit, spec: JobSpec, engine: Lead, observer: Observer) -> dict[str,
 
     own = Local(kit, spec)
     engine.sources, engine.rows = own.sources(), own.rows_asked
+    engine.check_sources()
     if own.predicts and not own.own_data:
         raise UserError(
             "only a run on files can predict new rows; a demo or probe run has no file of them"
@@ -207,8 +209,8 @@ def _train(own: "Local", engine: Lead, observer: Observer) -> int:
     world = side.world
     trained = train_federation(_federation(own, engine), own.privacy, observer)
     facts = {"device": "cpu", "notes": world.notes, "class_rows": class_rows(world)}
-    column = own.file.label.column
-    owner = trained.stored_owner(own.spec.parties, world.classes, column, world.test_labels, facts)
+    label = own.file.label
+    owner = trained.stored_owner(own.spec.parties, world.classes, label, world.test_labels, facts)
     observer.report(Report("prediction"))
     if len(side.rows.asked):
         own.write_predictions(side.predictions(owner, trained.query, world.parties[0].table.query))

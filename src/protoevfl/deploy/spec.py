@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from protoevfl.deploy.kit import RUN, RUN_WORDS
 from protoevfl.errors import UserError
+from protoevfl.privacy.levels import LEVELS
 from protoevfl.privacy.policy import settings_from
 from protoevfl.validation import NAMES, Between, Listed, Matching, OneOf, checked
 
@@ -88,9 +89,12 @@ class JobSpec:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     def _columns(self) -> str:
-        """What happens to a party's columns, in words."""
+        """What is sent of a row's columns, in words."""
         if "SealedLabels" in self.down:
             return SEALED
+        level = str(self.settings.get("columns", "open"))
+        if level != "open":
+            return LEVELS.get(level, level)
         return COLUMNS if "SendFeatures" in self.down else "not sent as they are"
 
     def review(self) -> str:

@@ -8,11 +8,13 @@ s_z: own log-probabilities, honest on the rows learnt from (methods/own_model.py
 that the parties present sent, as principal directions of a kernel that is half linear and half
 Gaussian. Models of several lambdas are averaged by their cross-validated likelihood.
 
-gate     t = mean / standard error of the cross-validated gain over the own model, row by row
-         rho = clip(t - LEAST_GAIN, 0, 1);  logits = own + rho (joint - own)
-         where the shared rows show no gain the own model answers, unchanged
+gate     score test: do the others' directions x explain what the own model gets wrong?
+         Q = sum_z |x' r_z|^2, r_z = [y = z] - p_z, against Q of labels drawn from the own model
+         rho = 1 where P(Q drawn >= Q) <= .05, falling to 0 at .1;  logits = own + rho (joint - own)
+         and 0 where cross-validation shows no gain over the own model with a level and slope of
+         the shared rows: there the own model answers, unchanged
 rates    the shared rows are few, the own model's labels many: class shifts make the mean probabilities of the shared
-         rows equal to the own model's, unless the class counts contradict it by over two standard
+         rows equal to the own model's, unless the class counts contradict it by over three standard
          errors
 
 Without an own model s_z are the log class rates of the shared rows, and the gate compares with
@@ -33,10 +35,12 @@ from protoevfl.methods.own_model import has_own_model, own_scores
 
 Floats = NDArray[np.float64]
 LAMBDAS = np.logspace(1.5, -1.5, 7)
-LEAST_GAIN = 0.5  # standard errors
+DRAWS = 999  # of labels under the own model
+BELIEVED, DOUBTED = 0.05, 0.1  # probabilities at which the gate is open, and shut
 FOLDS = 10
 REPEATS = 2
 SMALL = 1500  # rows times classes up to which cross-validation is repeated
+MOST_ANCHORS = 2000
 RANK = 200  # directions of the kernel that are used
 MIX = 0.5  # share of the Gaussian kernel
 CHUNK = 8192  # rows predicted at a time
@@ -79,7 +83,6 @@ class Joint:
     own_shift: Floats  # (Z,) class shift of the own model
     shift: Floats  # (Z,) class shift of the result
     gate: float  # rho
-    gain: float  # t
 
     def predict(self, own: Floats, features: Floats) -> Floats:
         """Probabilities (n, Z) from own scores (n, Z) and the parties' features (n, D)."""
@@ -126,41 +129,85 @@ def _fit_joint(
 ) -> Joint:
     from scipy.linalg import eigh
 
-    kernel = Kernel.of(features, mix)
-    gram = kernel(features)
+    kernel = Kernel.of(features[_anchors(len(features))], mix)
+    gram = kernel(kernel.anchors)
     most = len(gram) - 1
     eigenvalues, vectors = eigh(gram, subset_by_index=[max(0, most - RANK + 1), most])
     kept = eigenvalues > 1e-6 * max(eigenvalues[-1], 1e-12)
     basis = vectors[:, kept] / np.sqrt(eigenvalues[kept])
-    x = gram @ basis
+    x = kernel(features) @ basis
     path = np.array([_fit(own, x, labels, strength) for strength in LAMBDAS])
-    losses = _cross_validated(own, x, labels, path, seed)  # (lambdas, n)
+    losses = _cross_validated(own, x, labels, LAMBDAS, path, seed)  # (lambdas, n)
     total = losses.sum(1)
     weight = np.exp(total.min() - total)
     weight /= weight.sum()
     fitted = weight @ path
     own_shift = _own_shift(own, labels)
     alone = own + own_shift
-    gain = log_loss(alone, labels) - weight @ losses
-    t = float(gain.mean() / (gain.std() / np.sqrt(len(labels)) + 1e-12))
-    gate = float(np.clip(t - LEAST_GAIN, 0, 1))
+    # the others must be better than the own model fitted to the shared rows by level and slope:
+    # without them a class rate of the shared rows that differs by chance would count as their gain
+    nobody = x[:, :0]
+    fitted_own = _fit(own, nobody, labels, 1.0)
+    (losses_own,) = _cross_validated(own, nobody, labels, np.ones(1), fitted_own[None], seed)
+    gain = float((losses_own - weight @ losses).mean())
+    calibrated = _logits(fitted_own, own, nobody)
+    gate = _gate(score_test(calibrated, x, labels, seed)) if gain > 0 else 0.0
     shift = np.zeros(own.shape[1])
     if gate > 0:
         mixed = alone + gate * (_logits(fitted, own, x) - alone)
         shift = class_shift(mixed, softmax(alone).mean(0))
-    return Joint(kernel, basis, fitted, own_shift, shift, gate, t)
+    return Joint(kernel, basis, fitted, own_shift, shift, gate)
+
+
+def _anchors(rows: int) -> NDArray[np.int64]:
+    """Rows that span the kernel: all of them, or MOST_ANCHORS evenly spread ones."""
+    return np.linspace(0, rows - 1, min(rows, MOST_ANCHORS)).astype(np.int64)
+
+
+def score_test(alone: Floats, x: Floats, labels: NDArray[np.int64], seed: int = 0) -> float:
+    """P(Q of labels drawn from the own model >= Q of the true ones): small where x (n, r) explains
+    what the own model with logits `alone` (n, Z) gets wrong.
+
+    What a level and a slope of the own score could mend is left out of x: that is no gain of the
+    others. Each class has its own test directions, so Q sums over classes.
+    """
+    rows, classes = alone.shape
+    p = softmax(alone)
+    uniform = np.random.default_rng(seed).random((DRAWS, rows, 1))
+    drawn = (uniform > p.cumsum(1)[:, :-1]).sum(2)  # (DRAWS, n) labels
+    statistic = 0.0
+    under_own_model = np.zeros(DRAWS)
+    for z in range(classes):
+        level_and_slope = np.stack([np.ones(rows), alone[:, z]], 1)
+        directions = x - level_and_slope @ np.linalg.lstsq(level_and_slope, x, rcond=None)[0]
+        statistic += float(((((labels == z) - p[:, z]) @ directions) ** 2).sum())
+        under_own_model += ((((drawn == z) - p[:, z]) @ directions) ** 2).sum(1)
+    return float((1 + (under_own_model >= statistic).sum()) / (1 + DRAWS))
+
+
+def _gate(probability: float) -> float:
+    """How far the joint model is believed, by the probability of so much evidence by chance."""
+    return float(np.clip((DOUBTED - probability) / (DOUBTED - BELIEVED), 0, 1))
 
 
 def _cross_validated(
-    own: Floats, x: Floats, labels: NDArray[np.int64], path: Floats, seed: int
+    own: Floats,
+    x: Floats,
+    labels: NDArray[np.int64],
+    strengths: Floats,
+    path: Floats,
+    seed: int,
 ) -> Floats:
-    """Log-loss (lambdas, n) of every row by models that have not seen it, mean over the repeats."""
+    """Log-loss (strengths, n) of every row by models that have not seen it, mean over the repeats.
+
+    path   the fits of all rows, one per strength: where the fits of a fold start
+    """
     small = len(labels) * own.shape[1] <= SMALL  # few rows and classes: more folds, several times
     folds, repeats = (FOLDS, REPEATS) if small else (FOLDS // 2, 1)
-    losses = np.zeros((len(LAMBDAS), len(labels)))
+    losses = np.zeros((len(strengths), len(labels)))
     for repeat in range(repeats):
         for train, held in _stratified(labels, min(folds, len(labels)), seed + repeat):
-            for i, strength in enumerate(LAMBDAS):
+            for i, strength in enumerate(strengths):
                 fitted = _fit(own[train], x[train], labels[train], strength, path[i])
                 losses[i, held] += log_loss(_logits(fitted, own[held], x[held]), labels[held])
     averaged: Floats = losses / repeats
@@ -240,14 +287,15 @@ def class_shift(logits: Floats, rates: Floats) -> Floats:
 
 
 def _own_shift(own: Floats, labels: NDArray[np.int64]) -> Floats:
-    """The own model's class shift on the shared rows; zero unless their class counts are two
-    standard errors off."""
+    """The own model's class shift on the shared rows; zero unless their class counts are
+    three standard errors off: two are reached by chance in one run of twenty, and such a shift
+    puts the mean probabilities of all rows off."""
     classes = own.shape[1]
     p = softmax(own)
     rows = len(labels)
     seen = np.bincount(labels, minlength=classes) / rows
     error = np.sqrt((p * (1 - p)).sum(0)) / rows
-    bound = 2 * error * (1 if classes == 2 else 1.3)
+    bound = 3 * error * (1 if classes == 2 else 1.3)
     if (np.abs(seen - p.mean(0)) <= bound).all():
         return np.zeros(classes)
     return class_shift(own, (rows * seen + 0.5) / (rows + 0.5 * classes))

@@ -1,8 +1,8 @@
 """Baselines with every label of the active party: its extractor is first trained on all its
 labelled rows.
 
-    min over E_0, W of  mean over its labelled rows of  cross-entropy( W E_0(x) + log(rate_z /
-    shared_z), y )
+    min over E_0, W of  mean over its labelled rows of
+                        cross-entropy( W E_0(x) + log(rate_z / shared_z), y )
 
 The head W is thrown away; the joint training then starts from E_0. `rate` are the class rates of
 all its labelled rows, `shared` those of the rows shared with the others: softmax(W E_0(x)) answers

@@ -1,7 +1,7 @@
 """LASER-VFL (arXiv 2410.22564): one model that predicts with any subset of the parties.
 
-    L = sum over k, j of  a_j CE( head_k( mean_{m in S_kj} z_m ), y ),   S_kj a random set of j
-    parties that holds k
+    L = sum over k, j of  a_j CE( head_k( mean_{m in S_kj} z_m ), y ),
+                          S_kj a random set of j parties that holds k
 
 Each party has an extractor and a fusion head that takes the mean of the blocks present. For every
 row, head and size one subset is drawn; a_j = C(M-1, j-1) / j makes every non-empty subset count the

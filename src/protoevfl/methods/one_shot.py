@@ -1,11 +1,11 @@
 """One-shot VFL (Sun et al. 2023, arXiv 2303.16270): three messages a party in all.
 
     up     embeddings of the aligned rows by fresh extractors
-    down   the loss gradient of every row at them, at a fresh linear head:  g_n = W_m (softmax(.) -
-    e_{y_n}) party  clusters of g are pseudo-labels; semi-supervised training on aligned and
-    unaligned rows:
-           CE(weak view of an aligned row, its cluster) + weight * [confident] CE(strong view of a
-           pool row, its guess)
+    down   the loss gradient of every row at them, at a fresh linear head:
+           g_n = W_m (softmax(.) - e_{y_n})
+    party  clusters of g are pseudo-labels; semi-supervised training on aligned and pool rows:
+           CE(weak view of an aligned row, its cluster)
+           + weight * [confident] CE(strong view of a pool row, its guess)
     up     new embeddings; the head is trained on them
 
 Rows of one class have nearly the same gradient, so the clusters are the classes without their

@@ -1,17 +1,16 @@
 """Proto-EVFL: class prototypes go down, embeddings and class rates come up, no gradient ever
 crosses.
 
-    round 0   every party trains its extractor on its own rows (no bytes) and uploads embeddings of
-    the aligned rows round t   owner -> party m: prototypes mu^m and the global prior
-              party m: prior by EM over its pool, mixed with the global one; tau epochs of the dual
-              transport cost
-                       on its own rows, self-supervision kept on; uploads new embeddings and its
-                       prior
+    round 0   every party trains its extractor on its own rows (no bytes) and uploads embeddings
+              of the aligned rows
+    round t   owner -> party m: prototypes mu^m and the global prior
+              party m: prior by EM over its pool, mixed with the global one; tau epochs of the
+              dual transport cost on its own rows, self-supervision kept on; uploads new
+              embeddings and its prior
               owner: prototypes and global prior updated
     unseen    a party describes the part of its pool that no aligned row covers (a mixture, no rows)
-    at last   inner layers of the aligned rows cross once, if they are sent at all; the owner trains
-    adaptors, gate and
-              head, with synthetic rows for unseen and rare classes
+    at last   inner layers of the aligned rows cross once, if they are sent at all; the owner
+              trains adaptors, gate and head, with synthetic rows for unseen and rare classes
 
 `rounds.count = 0` is the one-way mode: nothing derived from labels ever leaves the owner.
 docs/methods/proto_evfl.md gives every field, its reason and its ablation.
@@ -63,6 +62,7 @@ from protoevfl.methods.table_features import learn_features, table_features
 from protoevfl.methods.unseen import UnseenSettings
 from protoevfl.methods.warmup import WarmUpSettings, warm_up, whole_rows
 from protoevfl.models import embed, extractor
+from protoevfl.privacy.levels import check_level, few_numbers, learn_few
 
 
 @dataclass(frozen=True)
@@ -79,21 +79,33 @@ class ProtoEVFL:
     own: OwnModelSettings = field(default_factory=OwnModelSettings)
     sealed: SealedSettings = field(default_factory=SealedSettings)
     layers: tuple[str, ...] = ("output",)  # which representations are sent
+    columns: str = "open"  # how much a party sends of a shared row: open, few or sealed
+    few: int = 1  # numbers per row and party at the level "few"
     width: int = 84  # of an extractor's output
     norm: bool = True  # batch-norm in the extractor
     table: str = "skip"  # extractor of tables: skip or mlp5
     # train the head in every round, as the paper has it, instead of once at the end
     head_each_round: bool = False
 
+    def __post_init__(self) -> None:
+        check_level(self.columns)
+        if self.few < 1:
+            raise UserError(f"proto_evfl.few must be at least 1, not {self.few}")
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether prototypes go down; few numbers of a row say too little to learn from them."""
+        return self.rounds.count > 0 and self.columns == "open"
+
     @property
     def exchanges(self) -> Exchanges:
         """Prototypes go down only where there are rounds; `Describe` is asked where a class lacks
         labels, and `SendFeatures` instead of `WarmUp` where the parties hold tables and the active
         party knows all its labels."""
-        if self.sealed.on:
+        if self.columns == "sealed":
             return ((SealedLabels, SealedSums), (OpenedSums, Embeddings), *PREDICTION)
         starts: Exchanges = ((WarmUp, Embeddings), (SendFeatures, Embeddings))
-        learning: Exchanges = ((Learn, Learned),) if self.rounds.count else ()
+        learning: Exchanges = ((Learn, Learned),) if self.has_rounds else ()
         describing: Exchanges = ((Describe, Statistics),) if self.unseen.slot else ()
         return (*starts, *learning, *PREDICTION, *describing)
 
@@ -103,14 +115,14 @@ class ProtoEVFL:
     # ------------------------------------------------------------ party side
 
     def answer(self, cohort: Cohort, request: Message) -> Message:
-        if self.sealed.on:
+        if self.columns == "sealed":
             return self.answer_sealed(cohort, request)
         match request:
             case WarmUp():
-                if self.warm.epochs:
+                if self.warm.epochs and not self.without_network(cohort):
                     warm_up(cohort, self.warm)
                 # inner layers cross once, at the end
-                wanted = self.layers if not self.rounds.count else ("output",)
+                wanted = ("output",) if self.has_rounds else self.layers
                 return Embeddings(self.embed(cohort, cohort.rows.aligned, wanted))
             case SendFeatures():
                 if cohort.rows.spans is None:
@@ -118,7 +130,9 @@ class ProtoEVFL:
                         "features were asked for, but these rows are images: they are never sent "
                         "as such"
                     )
-                cohort.memory |= learn_features(whole_rows(cohort), cohort.rows.numbers)
+                if self.columns == "open":
+                    learnt = learn_features(whole_rows(cohort), cohort.rows.numbers)
+                    cohort.memory |= learnt
                 return Embeddings(self.embed(cohort, cohort.rows.aligned))
             case Learn():
                 return self.learn(cohort, request)
@@ -175,11 +189,29 @@ class ProtoEVFL:
         return PartyView(cohort, rows, self.embed(cohort, rows), features)
 
     def embed(self, cohort: Cohort, rows: Tensor, layers: tuple[str, ...] | None = None) -> Tensor:
-        """Layers side by side (all that are sent, unless told); several are standardised by the
-        party's own pool."""
-        if "edges" in cohort.memory:  # features were asked for
-            memory = cohort.memory
+        """What leaves of these rows: features, a few numbers, or layers side by side (all that are
+        sent, unless told)."""
+        memory = cohort.memory
+        if "edges" in memory:  # features were asked for
             return table_features(rows, cohort.rows.numbers, memory["edges"], memory["centre"])
+        if self.columns != "few":  # at the sealed level scores are made of it, and it stays
+            return self.embed_layers(cohort, rows, layers)
+
+        def whole(rows: Tensor) -> Tensor:
+            return rows if self.without_network(cohort) else self.embed_layers(cohort, rows)
+
+        if "few.basis" not in memory:
+            memory |= learn_few(whole(whole_rows(cohort)), self.few)
+        return few_numbers(whole(rows), memory["few.centre"], memory["few.basis"])
+
+    def without_network(self, cohort: Cohort) -> bool:
+        """Whether a party's numbers come from its encoded columns: few numbers of a table."""
+        return self.columns == "few" and cohort.rows.spans is not None
+
+    def embed_layers(
+        self, cohort: Cohort, rows: Tensor, layers: tuple[str, ...] | None = None
+    ) -> Tensor:
+        """Layers of the network side by side; several are standardised by the party's own pool."""
         f = embed(cohort.net, rows, layers or self.layers)
         if (layers or self.layers) == ("output",):
             return f
@@ -207,7 +239,7 @@ class ProtoEVFL:
         if owner.own is not None:
             train_own_model(owner, self.own)
             yield Report("own model", 1, 1)
-        if self.sealed.on:
+        if self.columns == "sealed":
             yield from self.train_sealed(owner)
             return
         linear = owner.own is not None and owner.own.rows.dim() == 2 and not self.lacking(owner)
@@ -219,7 +251,7 @@ class ProtoEVFL:
         yield Report("warm-up", 1, 1)
         mu, counts = self.means(owner, f)
         prior = torch.full((owner.classes,), 1 / owner.classes, device=owner.device)
-        if self.rounds.count and not linear:
+        if self.has_rounds and not linear:
             f, mu, counts, prior, warm = yield from self.learning(owner, f, mu, counts, prior, warm)
             if self.layers != ("output",):
                 replies = yield {m: Embed("aligned") for m in owner.parties}
@@ -519,5 +551,5 @@ class ProtoEVFL:
     def alone(self, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
         """Simulation only: classes (G, n) each party would give its own pool rows by its
         prototypes."""
-        f = embed(cohort.net, cohort.rows.pool)
+        f = self.embed(cohort, cohort.rows.pool, ("output",))
         return party_rounds.pseudo_labels(f, mu, shown, self.rounds)

@@ -74,7 +74,6 @@ class SelfAuditError(UserError):
 class SealedSettings:
     """The sealed level: what a party sends are scores, after it has audited itself."""
 
-    on: bool = False
     levels: int = 4  # most values a score can take; 0: any
     most_of_number: float = 0.5  # R^2 of any number that may be rebuilt from what is sent
     most_of_category: float = 0.5  # of the way from chance to certainty, for any category

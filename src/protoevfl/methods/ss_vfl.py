@@ -1,9 +1,10 @@
 """SS-VFL (Castiglia et al. 2022): self-supervision at each party (MoCo), then a head on the
 concatenated outputs.
 
-stage 1   every party alone on all its rows: MoCo, no bytes stage 2   SS-VFL-I: extractors frozen,
-one upload of the aligned rows' embeddings, only the head is trained
-          SS-VFL-C: everything is trained end to end, by the talk of split learning
+    stage 1   every party alone on all its rows: MoCo, no bytes
+    stage 2   SS-VFL-I: extractors frozen, one upload of the aligned rows' embeddings, only the
+              head is trained
+              SS-VFL-C: everything is trained end to end, by the talk of split learning
 """
 
 from collections.abc import Mapping

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
 from protoevfl.pipeline.estimate import Size, estimate
+from protoevfl.pipeline.own_half import by_level
 from protoevfl.pipeline.prepare import (
     check_labels,
     cut_rows,
@@ -27,7 +28,7 @@ from protoevfl.pipeline.prepare import (
 )
 from protoevfl.pipeline.simulate import method_and_privacy
 from protoevfl.rows.align import suspects
-from protoevfl.rows.encoders import ImageEncoder, row_shape
+from protoevfl.rows.encoders import Encoder, ImageEncoder, row_shape
 from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import iter_batches
 from protoevfl.rows.ids import Ids
@@ -54,6 +55,8 @@ class PartyReport:
     dropped: dict[str, str] = field(default_factory=dict)
     missing_ids: int = 0
     duplicate_ids: int = 0
+    # tables: level -> column -> what a decoder rebuilds, 0 nothing to 1 exact (privacy/gives_away.py)
+    gives_away: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -84,6 +87,7 @@ def check(config: Config, with_estimate: bool = True) -> Report:
         dict[str, Ids](),
         dict[str, Size](),
     )
+    encoders: dict[str, Encoder] = {}
     for party in config.parties:
         try:
             files[party.name] = resolve(replace(config, parties=(party,)))[party.name]
@@ -94,15 +98,22 @@ def check(config: Config, with_estimate: bool = True) -> Report:
         report.parties.append(found)
         try:
             ids[name] = _ids(config, file, found, report)
-            sizes[name] = _columns(config, file, found, report)
+            sizes[name], encoders[name] = _columns(config, file, found, report)
         except UserError as error:
             report.errors.append(str(error))
     _labels(config, files, ids, sizes, report)
     try:
-        method, _ = method_and_privacy(config)
+        method, privacy = method_and_privacy(config)
     except UserError as error:
         report.errors.append(str(error))
         return report
+    for found in report.parties:
+        sends = found.name != config.label.party and isinstance(
+            encoders.get(found.name), TableEncoder
+        )
+        if sends:
+            path = files[found.name].info.path
+            found.gives_away = by_level(encoders[found.name], path, method, privacy)
     if with_estimate and not report.errors:
         used = [sizes[name] for name in party_order(config)]
         classes, device = len(report.common_classes), choose_device(config.device)
@@ -132,14 +143,16 @@ def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) ->
     return ids
 
 
-def _columns(config: Config, file: PartyFile, found: PartyReport, report: Report) -> Size:
+def _columns(
+    config: Config, file: PartyFile, found: PartyReport, report: Report
+) -> tuple[Size, Encoder]:
     """One pass over the features: types, missing values, width after encoding."""
     image = file.config.image
     names = [image.column] if image else list(file.spec.features)
     types = dict(zip(file.info.names, file.info.types, strict=True))
     found.columns = {name: types[name] for name in names}
     batches = _counted(iter_batches(file.info.path, names), found)
-    encoder: TableEncoder | ImageEncoder
+    encoder: Encoder
     if image:
         encoder = ImageEncoder.fit(batches, image)
     else:
@@ -148,7 +161,7 @@ def _columns(config: Config, file: PartyFile, found: PartyReport, report: Report
     found.features = row_shape(encoder)
     _about_columns(config, file.config, found, file, report)
     numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
-    return Size(found.features, encoder.spans, found.rows, 0, 0, numbers)
+    return Size(found.features, encoder.spans, found.rows, 0, 0, numbers), encoder
 
 
 def _counted(batches: Iterator[Any], found: PartyReport) -> Iterator[Any]:

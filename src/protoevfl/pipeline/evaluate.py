@@ -9,7 +9,6 @@ import torch
 
 from protoevfl.artifacts.owner import TestRows
 from protoevfl.artifacts.run_dir import Run
-from protoevfl.core import metrics
 from protoevfl.errors import UserError
 from protoevfl.pipeline.predict import predict
 from protoevfl.pipeline.train import majority, measure, short
@@ -95,10 +94,10 @@ def evaluate(
     p = found.probabilities[rows]
     return {
         "rows": len(rows),
-        "test": metrics.evaluate(p, y, owner.unseen),
+        "test": owner.evaluate(p, y),
         "majority": majority(owner, y),
         "subsets": {
-            name: {"rows": int(g.sum()), **short(metrics.evaluate(p[g], y[g]))}
+            name: {"rows": int(g.sum()), **short(owner.evaluate(p[g], y[g]))}
             for name, g in groups.items()
         },
     }

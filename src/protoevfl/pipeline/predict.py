@@ -55,13 +55,15 @@ class Predictions:
     place: dict[int, Tensor]  # party number -> (n,) row of its embeddings, -1 where it has none
     embeddings: dict[int, Tensor]
     own: Tensor | None = None  # (n, ...) the active party's encoded rows
+    choice: Tensor | None = None  # (n,) classes by the run's rule; None: the likeliest
 
     def table(self) -> Any:
         """id column(s), class, p_<class> ..., parties (joined by +)."""
         import pyarrow as pa
 
         columns = {name: self.id_table[name] for name in self.id_table.column_names}
-        names = np.array(self.classes, object)[self.probabilities.argmax(1).numpy()]
+        choice = self.probabilities.argmax(1) if self.choice is None else self.choice
+        names = np.array(self.classes, object)[choice.numpy()]
         columns[free("class", columns)] = pa.array(names, pa.string())
         for z, name in enumerate(self.classes):
             columns[free(f"p_{name}", columns)] = pa.array(self.probabilities[:, z].numpy())
@@ -167,16 +169,18 @@ def predict_rows(
         encoded = None if own is None else own[rows]
         shown = among(rows, examples or {})
         parts.append(owner.probabilities(sent, present[:, rows], encoded, shown, attributes))
+    probabilities = torch.cat(parts)
     return Predictions(
         ids,
         id_table,
-        torch.cat(parts),
+        probabilities,
         present,
         owner.classes,
         owner.parties,
         place,
         embeddings,
         own,
+        owner.choose(probabilities),
     )
 
 

@@ -357,6 +357,7 @@ def check_labels(
     classes."""
     where = f"the label column '{label.column}'"
     notes = []
+    label.rule(classes)  # refuses thresholds of classes that do not exist
     if not len(rows.train):
         raise UserError(f"no row that all parties share has a label in {where}; at least some must")
     unlabelled = int((labels < 0).sum())

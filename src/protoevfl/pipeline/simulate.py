@@ -11,7 +11,6 @@ from protoevfl import distributed
 from protoevfl.artifacts import integrity
 from protoevfl.artifacts.owner import StoredOwner
 from protoevfl.artifacts.run_dir import MANIFEST, write_run
-from protoevfl.core import metrics
 from protoevfl.distributed import choose_device
 from protoevfl.method import Method
 from protoevfl.observer import SILENT, Observer
@@ -95,9 +94,7 @@ def train_files(
         "class_rows": class_rows(world),
     }
     names = [p.name for p in world.parties]
-    owner = trained.stored_owner(
-        names, world.classes, config.label.column, world.test_labels, facts
-    )
+    owner = trained.stored_owner(names, world.classes, config.label, world.test_labels, facts)
     if len(world.validation_labels):
         owner.metrics["validation"] = validation_metrics(trained, owner, world)
     rules = (config.id_rules, config.alignment.on_bad_ids)
@@ -133,4 +130,4 @@ def validation_metrics(trained: Trained, owner: StoredOwner, world: Prepared) ->
     everyone = torch.ones(len(owner.parties), len(world.validation_labels), dtype=torch.bool)
     own = None if world.own is None else world.own.query[first:]
     p = owner.probabilities(rows, everyone, own)
-    return metrics.evaluate(p, world.validation_labels, owner.unseen)
+    return owner.evaluate(p, world.validation_labels)

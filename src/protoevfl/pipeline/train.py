@@ -12,7 +12,7 @@ from torch import Tensor
 
 from protoevfl.artifacts.owner import StoredOwner, TestRows
 from protoevfl.artifacts.party import StoredParty
-from protoevfl.core import decisions, metrics
+from protoevfl.core import decisions
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.federation import Federation, SimulatedRun, simulate
 from protoevfl.federation.owner import LabelOwner, build_owner
@@ -23,6 +23,7 @@ from protoevfl.pipeline.prepare import OneParty
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.ids import IdRules
 from protoevfl.rows.table import Further, OwnRows, PartyTable
+from protoevfl.settings.config import LabelConfig
 
 SUBSETS = 6  # parties up to which training also reports every subset
 
@@ -54,7 +55,7 @@ class Trained:
         self,
         names: Sequence[str],
         classes: Sequence[str],
-        label_column: str,
+        label: LabelConfig,
         test: Tensor,
         facts: dict[str, Any],
     ) -> StoredOwner:
@@ -65,7 +66,14 @@ class Trained:
         embeddings = {m: f[: len(test)].contiguous() for m, f in self.query.items()}
         rows = TestRows(embeddings, test, own)
         stored = StoredOwner.of(
-            owner, self.method, self.privacy, tuple(names), tuple(classes), label_column, rows
+            owner,
+            self.method,
+            self.privacy,
+            tuple(names),
+            tuple(classes),
+            label.column,
+            rows,
+            label.rule(classes),
         )
         stored.metrics.update(measure(stored, rows), **self.cost, history=self.history, **facts)
         return stored
@@ -188,19 +196,19 @@ def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
     joint = owner.subset(rows, everyone)
     figures: dict[str, Any] = {
         "rows": len(rows.labels),
-        "test": metrics.evaluate(joint, rows.labels, owner.unseen),
+        "test": owner.evaluate(joint, rows.labels),
         "majority": majority(owner, rows.labels),
     }
     if owner.has_own_model:
         alone = owner.subset(rows, (0,))
-        figures["alone"] = metrics.evaluate(alone, rows.labels)
+        figures["alone"] = owner.evaluate(alone, rows.labels)
         figures["gain"] = decisions.gain(joint, alone, rows.labels)
     if len(everyone) <= SUBSETS:
         sizes = range(1, len(everyone) + 1)
         subsets = itertools.chain.from_iterable(itertools.combinations(everyone, k) for k in sizes)
         figures["subsets"] = {
             "+".join(owner.parties[m] for m in subset): short(
-                metrics.evaluate(owner.subset(rows, subset), rows.labels)
+                owner.evaluate(owner.subset(rows, subset), rows.labels)
             )
             for subset in subsets
         }

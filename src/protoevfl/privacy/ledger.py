@@ -42,6 +42,10 @@ PROTECTS = {
 LARGEST_CHECKED = 20.0  # mu above which privacy loss distributions are not worth computing
 
 
+class BudgetError(UserError):
+    """A release would pass its budget; the text tells both sides what both know."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One release to or from one party."""
@@ -117,7 +121,7 @@ class Ledger:
                 continue
             after = self._cost([*before, entry])
             if after > budget:
-                raise UserError(
+                raise BudgetError(
                     f"privacy budget reached: party {entry.party}, {entry.direction}, has spent "
                     f"epsilon {self._cost(before):.2f} of {budget:g} {where} and this release would "
                     f"make it {after:.2f}; stop here, allow fewer releases (privacy.releases), or "

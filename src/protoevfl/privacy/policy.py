@@ -42,6 +42,7 @@ from protoevfl.privacy.defences.rewrite import permuted, rounded, unpermuted, wi
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.validation import from_dotted
 
+SEALED_EPSILON = 3.0  # of sealed labels where label_epsilon says nothing
 MOST_SUMS = 4096  # ciphertexts in one answer: decrypting them takes a minute
 
 
@@ -132,9 +133,10 @@ class OwnerGuard:
     def __post_init__(self) -> None:
         epsilon = self.settings.label_epsilon
         every = self.labels if self.further is None else torch.cat([self.labels, self.further])
-        if epsilon is not None:  # drawn once: a row says the same to all who have it
-            every = randomise(every, self.classes, epsilon, self.noise)
-        self.randomised = every
+        # drawn once: a row says the same to all who have it; what is sealed is always randomised
+        self.randomised = randomise(every, self.classes, epsilon or SEALED_EPSILON, self.noise)
+        if epsilon is not None:
+            every = self.randomised
         self.shared = every[: len(self.labels)]
         self.order = self.noise.uniform(f"order/{self.classes}", self.classes).argsort()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from protoevfl import messages
 from protoevfl.privacy.ledger import PROTECTS
+from protoevfl.privacy.levels import LEVELS
 
 Facts = Mapping[str, Any]
 
@@ -44,6 +45,30 @@ FEATURES = (
     "be predicted, nearly "
     "exactly. Labels, row ids and model weights do not cross."
 )
+FEW = (
+    "Of each shared row, and of each row to be predicted, the parties sent a few rounded numbers in "
+    'place of their columns (columns = "few"); how much these tell of each column is measured below. '
+    "Labels, row ids and model weights do not cross."
+)
+COLUMNS = (
+    "Each column as the label owner can rebuild it. It is taken to know four fifths of the rows with "
+    "their columns, learns a decoder (the best of linear, kernel and nearest rows) and rebuilds the "
+    "last fifth. 0 is no better than guessing, 1 is exact: the share of a number's variance (R²), and "
+    "for categories the balanced accuracy from chance (0) to certainty (1). Beside it, what the label "
+    "alone tells."
+)
+POOLS = (
+    "Statistics of rows that nobody shares were sent: means and variances of groups. An attacker who "
+    "has a row asks whether it lies near one of the means (50 % is a coin), and whether a mean is a "
+    "row."
+)
+OWN_COLUMNS = (
+    "A decoder learnt from four fifths of the rows rebuilds the last fifth from what would be sent of "
+    "them. 0: no better than guessing; 1: exact (R² of a number, balanced accuracy of a category from "
+    "chance to certainty). Rows sent again with other settings add up: measure them together, and "
+    "keep a bound in the party's policy."
+)
+WAYS = ("from what it sends", "from the label alone")
 NOTHING_SENT = "No message made of labels was sent: there is nothing in it about single people."
 THREATS = {
     "passive": "one party that follows the protocol and studies what it received",
@@ -64,18 +89,53 @@ def percent(value: float | None, half: float | None = None) -> str:
     return f"{100 * value:.1f}{spread} %"
 
 
+def points(value: float, half: float | None = None) -> str:
+    """A difference of fractions in points, with its interval where there is one.
+
+    >>> points(0.012), points(-0.0001, 0.02)
+    ('+1.2', '+0.0 ± 2.0')
+    """
+    spread = "" if half is None or half != half else f" ± {100 * half:.1f}"
+    return f"{round(100 * value, 1) + 0.0:+.1f}{spread}"
+
+
 def sections(facts: Facts) -> list[Section]:
-    """The whole report."""
+    """The whole report, or that of one party's half."""
+    if "levels" in facts:
+        return own_half(facts)
     return [
         Section("In short", summary(facts)),
         Section("What crosses", crossing(facts)),
         Section("What can be inferred about labels", inferred(facts)),
         Section("Does it give single people away?", canary(facts)),
         Section("What can be inferred about a party's columns", columns(facts)),
+        Section("Who is a customer, and the rows nobody shares", members(facts)),
         Section("What is guaranteed", guarantee(facts)),
         Section("What it costs", cost(facts)),
         Section("All attacks", every_attack(facts)),
         Section("Settings", settings(facts)),
+    ]
+
+
+def own_half(facts: Facts) -> list[Section]:
+    """What one party gives away, measured with its own rows alone."""
+    levels = list(facts["levels"])
+    columns = list(facts["levels"][levels[0]])
+    rows = tuple(
+        (column, *(f"{facts['levels'][level].get(column, 0.0):.2f}" for level in levels))
+        for column in columns
+    )
+    counts = [
+        f"{level}: {sum(score > 0.5 for score in found.values())} of {len(found)} columns are "
+        "rebuilt more than halfway"
+        for level, found in facts["levels"].items()
+    ]
+    said = f"What {facts['party']} sends to {facts['active']}, measured on {facts['what']}."
+    kinds = tuple((level, LEVELS[level]) for level in levels)
+    return [
+        Section("In short", (said, "; ".join(counts) + ".", f"Used here: {facts['level']}.")),
+        Section("Your columns, one by one", (OWN_COLUMNS, Table(("column", *levels), rows))),
+        Section("The levels", (Table(("columns =", "what is sent"), kinds),)),
     ]
 
 
@@ -96,12 +156,12 @@ def summary(facts: Facts) -> tuple[str | Table, ...]:
     return (
         f"{facts['parties']} parties share {facts['rows']} labelled rows of {facts['classes']} "
         "classes; "
-        f"{len(facts['seeds'])} simulated runs were attacked.",
+        f"{_runs(len(facts['seeds']))} attacked.",
         f"The attack that gains most from the messages ({f['worst']['attack']}; "
         f"{THREATS[f['threat']]}, {f['known']} "
         f"known labels a class) finds {found} of the labels. Without any message {silent} can be "
         "guessed "
-        f"({f['yardstick']['attack']}): the messages are worth {100 * f['advantage']:+.1f} points "
+        f"({f['yardstick']['attack']}): the messages are worth {points(f['advantage'])} points "
         "to the attacker.",
         f"With labels that have nothing to do with the rows, the best attack is right for "
         f"{percent(c['worst']['accuracy'])} (chance: {percent(c['chance'])}): that is what the "
@@ -109,11 +169,41 @@ def summary(facts: Facts) -> tuple[str | Table, ...]:
         "single people."
         if c["worst"]["communicates"]
         else NOTHING_SENT,
+        *_most_rebuilt(facts.get("columns") or {}),
         f"The joint model is right for {percent(*use['as it is']['accuracy'])} of new rows; "
         "without defences "
-        f"{percent(*use['undefended']['accuracy'])} ({-100 * drop:+.1f} points by the defences), "
+        f"{percent(*use['undefended']['accuracy'])} ({points(-drop)} points by the defences), "
         "with nothing sent "
         f"down {percent(*use['one-way']['accuracy'])}.",
+    )
+
+
+def _most_rebuilt(parties: Facts) -> tuple[str, ...]:
+    """The column that is given away most, and how many are given away more than halfway."""
+    scores = {
+        (party, column): ways[WAYS[0]]
+        for party, found in parties.items()
+        for column, ways in found.items()
+    }
+    if not scores:
+        return ()
+    (party, column), most = max(scores.items(), key=lambda item: item[1])
+    half = sum(score > 0.5 for score in scores.values())
+    return (
+        f"The label owner can rebuild {half} of {len(scores)} columns of the other parties more "
+        f"than halfway; best '{column}' of {party} ({most:.2f} of 1).",
+    )
+
+
+def _runs(count: int) -> str:
+    return "the run was" if count == 1 else f"{count} simulated runs were"
+
+
+def labels_sent(facts: Facts) -> bool:
+    """Whether a message made of labels went to a party; plain requests are made of nothing."""
+    return any(
+        sizes["down"] and getattr(getattr(messages, name, None), "kind", "") != "control"
+        for name, sizes in facts["crossed"]["by_type"].items()
     )
 
 
@@ -151,8 +241,8 @@ def _notes(facts: Facts) -> tuple[str, ...]:
     if "Learned" in facts["crossed"]["by_type"]:
         said.append(RATES)
     # `SendFeatures` has no bytes to count
-    if facts["config"].get("labels") == "all" and facts.get("attributes"):
-        said.append(FEATURES)
+    if facts["config"].get("labels") == "all" and facts.get("columns"):
+        said.append(FEATURES if facts["level"] == "open" else FEW)
     elif not kinds & {"gradients", "parameters"}:
         said.append(
             "Raw columns, labels, row ids and model weights are not among the message types of "
@@ -167,7 +257,7 @@ def inferred(facts: Facts) -> tuple[str | Table, ...]:
             f["threat"], str(f["known"]), f["worst"]["attack"],
             percent(f["worst"]["accuracy"], f["worst"]["half"]),
             f"{percent(f['yardstick']['accuracy'])} ({f['yardstick']['attack']})",
-            f"{100 * f['advantage']:+.1f} ± {100 * f['advantage_half']:.1f}",
+            points(f["advantage"], f["advantage_half"]),
         )
         for f in facts["findings"]
     )  # fmt: skip
@@ -209,6 +299,8 @@ def canary(facts: Facts) -> tuple[str | Table, ...]:
 def columns(facts: Facts) -> tuple[str | Table, ...]:
     if not facts["inversion"]:
         return ("No embeddings of whole row sets crossed.",)
+    if facts.get("columns"):
+        return _columns(facts["columns"])
     heads = ("guess of the row", "MSE", "PSNR", "SSIM")
     rows = tuple(
         (name, f"{r['mse']:.4f}", f"{r['psnr']:.1f}", f"{r['ssim']:.2f}" if "ssim" in r else "-")
@@ -221,30 +313,41 @@ def columns(facts: Facts) -> tuple[str | Table, ...]:
         "Embeddings are "
         "not anonymous: who may hold them must be agreed on."
     )
-    return (text, Table(heads, rows), *_attributes(facts.get("attributes") or {}))
+    return (text, Table(heads, rows))
 
 
-def _attributes(found: Facts) -> tuple[str | Table, ...]:
-    """Columns of a table that the label owner infers; nothing for images."""
-    if not found:
-        return ()
-    ways = tuple(dict.fromkeys(name for rates in found.values() for name in rates))
+def _columns(parties: Facts) -> tuple[str | Table, ...]:
+    """Every column of every party."""
     rows = tuple(
-        (column, *(f"{rates[w]:.2f}" if w in rates else "-" for w in ways))
-        for column, rates in found.items()
+        (party, column, *(f"{ways.get(way, 0.0):.2f}" for way in WAYS))
+        for party, found in parties.items()
+        for column, ways in found.items()
     )
-    text = (
-        "Columns of that party which the label owner was never sent, inferred from its embeddings: "
-        "balanced accuracy "
-        "for categories, share of the variance (R²) for numbers, beside a guess from the label "
-        "alone."
+    return (COLUMNS, Table(("party", "column", *WAYS), rows))
+
+
+def members(facts: Facts) -> tuple[str | Table, ...]:
+    """What the alignment tells, and what the statistics of unshared rows tell."""
+    shared = (
+        f"Both sides of a pair know which of their customers they share (here {facts['rows']} "
+        "labelled rows that all parties have): the private alignment tells that and nothing about "
+        "other ids. Whoever asks with ids it has made up learns which of them exist: the number of "
+        "ids and of alignments is limited by each party's policy."
     )
-    return (text, Table(("column", *ways), rows))
+    found = facts.get("pools") or {}
+    if not found:
+        return (shared, "Of rows that nobody shares nothing was sent.")
+    rows = tuple(
+        (party, f"{one['means']:.0f}", percent(one["auc"]), percent(one["matched"]))
+        for party, one in found.items()
+    )
+    heads = ("party", "means sent", "a member told from another row", "means that are a row")
+    return (shared, POOLS, Table(heads, rows))
 
 
 def guarantee(facts: Facts) -> tuple[str | Table, ...]:
     lines: list[str | Table] = []
-    if facts["rounds"] == 0 and not facts["crossed"]["down"]:
+    if not labels_sent(facts):
         lines.append(
             "Nothing made of labels leaves the label owner during training: nothing about labels "
             "can be learnt."

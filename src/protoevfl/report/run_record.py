@@ -76,9 +76,8 @@ def sentences(record: Mapping[str, Any]) -> list[str]:
         lines.insert(
             0,
             f"{record['test_rows']:,} test rows took no part in training. Always answering "
-            f"{majority['class']} is "
-            f"right for {100 * majority['accuracy']:.1f} % of them; the joint model for "
-            f"{100 * measured['accuracy']:.1f} % (balanced accuracy "
+            f"{majority['class']} is right for {100 * majority['accuracy']:.1f} % of them; the "
+            f"joint model for {100 * measured['accuracy']:.1f} % (balanced accuracy "
             f"{100 * measured['balanced_accuracy']:.1f} %).",
         )
     return lines
@@ -111,7 +110,13 @@ def _percent(value: float | None) -> float | None:
 def _promise(record: Mapping[str, Any]) -> str:
     spent = record.get("epsilon")
     if not spent:
-        return "Nothing is proven about the labels in this run: no release of it was entered in a privacy ledger."
+        return (
+            "Nothing is proven about the labels in this run: no release of it was entered in a "
+            "privacy ledger."
+        )
     names, delta = record["party_names"], record["privacy"]["delta"]
     each = ", ".join(f"{names[int(m)]} {value:.2f}" for m, value in spent.items())
-    return f"Proven for each label against one party (epsilon at delta {delta:g}): {each}. `protoevfl audit` says more."
+    return (
+        f"Proven for each label against one party (epsilon at delta {delta:g}): {each}. "
+        "`protoevfl audit` says more."
+    )

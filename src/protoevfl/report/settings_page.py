@@ -103,7 +103,9 @@ def _section(cls: type, titles: dict[type, str], waiting: list[type]) -> list[st
         rows.append(
             (f"{key}.*", "a group", "", f"see [{group.__name__}](#{group.__name__.lower()})")
         )
-    waiting += [of for of in (*groups.values(), base) if of is not None and of not in waiting]
+    waiting += [
+        cls_ for cls_ in (*groups.values(), base) if cls_ is not None and cls_ not in waiting
+    ]
     return lines + _table(rows)
 
 
@@ -134,7 +136,7 @@ def _inner(hint: Any) -> tuple[Any, str] | None:
     bare, _ = parts(hint)
     if dataclasses.is_dataclass(bare):
         return bare, ""
-    rows = [of for of in typing.get_args(bare) if dataclasses.is_dataclass(of)]
+    rows = [argument for argument in typing.get_args(bare) if dataclasses.is_dataclass(argument)]
     return (rows[0], "[]" if typing.get_origin(bare) is tuple else ".NAME") if rows else None
 
 

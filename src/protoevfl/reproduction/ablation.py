@@ -61,10 +61,8 @@ ABLATION = Experiment(
     quantities=(ACCURACY, DIFFERENCE, BALANCED, PSEUDO_LABELS),
     against="proto_evfl",
     note="Every variant changes one setting of the undefended preset, the head decides, as in the "
-    "paper. Paired "
-    "difference: to the first row, seed by seed. Pseudo-labels: how often a party names its own "
-    "pool rows right by its "
-    "prototypes.",
+    "paper. Paired difference: to the first row, seed by seed. Pseudo-labels: how often a party "
+    "names its own pool rows right by its prototypes.",
 )
 
 PIECES: dict[tuple[str, str], dict[str, Any]] = {
@@ -108,10 +106,8 @@ OUR_PIECES = Experiment(
     ),
     against="default",
     note="Each line changes one setting of the default preset; batch: the rows to be predicted "
-    "teach, too (the "
-    "default); head: they do not, as with fewer than 200 of them. Paired difference: to the "
-    "default of the same group, "
-    "seed by seed.",
+    "teach, too (the default); head: they do not, as with fewer than 200 of them. Paired "
+    "difference: to the default of the same group, seed by seed.",
 )
 
 STRATEGIES = {
@@ -164,11 +160,8 @@ GRADIENT_NORM = Experiment(
     ),
     figures=("gradients",),
     note="The exponent is the slope of log(mean squared gradient norm up to round T) against log "
-    "T. A "
-    "measurement beside the theorem, not a test of it: the implementation does not meet its "
-    "assumptions "
-    "(strong convexity of the local loss needs phi > L, the local problem is not solved to "
-    "accuracy, the "
-    "hyper-gradient is never computed). Fashion-MNIST with pools of 700 rows, as many as "
-    "ModelNet-10 has.",
+    "T. A measurement beside the theorem, not a test of it: the implementation does not meet its "
+    "assumptions (strong convexity of the local loss needs phi > L, the local problem is not "
+    "solved to accuracy, the hyper-gradient is never computed). Fashion-MNIST with pools of 700 "
+    "rows, as many as ModelNet-10 has.",
 )

@@ -1,6 +1,10 @@
 """Accuracy: images, tables, rare and unseen classes, 6 and 8 parties, the pools' class imbalance,
 close cases."""
 
+from collections.abc import Sequence
+from typing import Any
+
+from protoevfl.bench.run import RunConfig, versions
 from protoevfl.reproduction import paper_numbers
 from protoevfl.reproduction.grid import ABSENT, ALIGNED, IMAGES, TABLES, cell, smalls
 from protoevfl.reproduction.spec import (
@@ -18,6 +22,8 @@ from protoevfl.reproduction.spec import (
     Field,
     Quantity,
 )
+from protoevfl.rows import sources
+from protoevfl.rows.splits import split_dataset
 
 SETTINGS = ("normal", "few_shot", "zero_shot")
 PAPER_METHODS = ("proto_evfl", "vanilla", "fedhssl", "ss_vfl_c", "local")
@@ -61,10 +67,8 @@ ACCURACY_IMAGES = Experiment(
     quantities=(ACCURACY, BALANCED, UNSEEN, HARMONIC, RARE, MEGABYTES),
     figures=("overview", "recall", "confusion", "gate", "priors"),
     note=f"Few-shot: 5 labelled rows of class {ABSENT} (desk, dress); zero-shot: none. The paper "
-    f"gives no "
-    "number of shots. SS-VFL stands twice: I (head only) and C (end to end); the paper does not "
-    "say which"
-    " it ran.",
+    "gives no number of shots. SS-VFL stands twice: I (head only) and C (end to end); the paper "
+    "does not say which it ran.",
 )
 
 _tables = [
@@ -95,10 +99,8 @@ ACCURACY_TABLES = Experiment(
     quantities=(ACCURACY, BALANCED, AUC),
     figures=("overview", "confusion", "priors"),
     note="Always answering the majority class gives 76.07 % on Adult and 77.88 % on Credit: the "
-    "paper's 75.81 "
-    "% and 77.96 % at 200 aligned rows are that rate. Balanced accuracy (50 % for a constant "
-    "answer) and "
-    "AUC say more.",
+    "paper's 75.81 % and 77.96 % at 200 aligned rows are that rate. Balanced accuracy (50 % for a "
+    "constant answer) and AUC say more.",
 )
 
 CLASS_SETS = tuple(
@@ -125,10 +127,8 @@ RARE_CLASSES = Experiment(
     quantities=(ACCURACY, UNSEEN, HARMONIC, RARE, BALANCED),
     figures=("overview", "recall"),
     note="Class numbers are indices from 0 in both: 1 bed, 2 chair, 3 desk, 4 dresser, 5 monitor. "
-    "A model that"
-    " never predicts an unseen class can reach the accuracy of the paper's zero-shot cells: look "
-    "at "
-    "unseen recall.",
+    "A model that never predicts an unseen class can reach the accuracy of the paper's zero-shot "
+    "cells: look at unseen recall.",
 )
 
 _parties = [
@@ -152,10 +152,28 @@ PARTIES = Experiment(
 )
 
 
-def _share(name: str, digits: int, printed_as: str) -> Quantity:
-    return Quantity(
-        name, Field((f"split.{printed_as}.{{index}}",)), digits=digits, printed=printed_as
-    )
+def split_records(
+    config: RunConfig, seeds: Sequence[int], *, device: str = "cpu", engine: str = ""
+) -> list[dict[str, Any]]:
+    """The runner of the table of class imbalance: it trains nothing, a record holds the split."""
+    dataset = sources.load(config.dataset)
+    splits = {seed: split_dataset(dataset, config.split_spec(), seed) for seed in seeds}
+    return [
+        {
+            **config.identity(),
+            "seed": seed,
+            "metrics": {},
+            "seconds": 0.0,
+            "split_hash": split.hash,
+            "split": split.as_json(),
+            "versions": versions(),
+        }
+        for seed, split in splits.items()
+    ]
+
+
+def _imbalance_of_pool(title: str, digits: int, name: str) -> Quantity:
+    return Quantity(title, Field((f"split.{name}.{{index}}",)), digits=digits, printed=name)
 
 
 _imbalance = [
@@ -177,12 +195,16 @@ IMBALANCE = Experiment(
     ),
     rows=("dataset", "party"),
     columns=(),
-    quantities=(_share("MID", 3, "mid"), _share("Gamma", 1, "gamma"), _share("WCS", 3, "wcs")),
-    runner="protoevfl.reproduction.split_only:run",
+    quantities=(
+        _imbalance_of_pool("MID", 3, "mid"),
+        _imbalance_of_pool("Gamma", 1, "gamma"),
+        _imbalance_of_pool("WCS", 3, "wcs"),
+    ),
+    runner="protoevfl.reproduction.accuracy:split_records",
     figures=("pools",),
     note="MID = 1 - H(p)/ln Z. Pools are drawn anew for each seed; every method sees the same. "
-    "Where a class "
-    "has too few rows for the requested imbalance the nearest possible pool is taken.",
+    "Where a class has too few rows for the requested imbalance the nearest possible pool is "
+    "taken.",
 )
 
 # Close cases: the best methods lie within a point of each other and five seeds do not decide; run
@@ -214,6 +236,5 @@ MARGINS = Experiment(
     quantities=(Quantity("result", Field(("metrics.{metric}",), 100.0), "%"), DIFFERENCE, RARE),
     against="proto_evfl",
     note="200 aligned rows. Paired difference: the method's result less Proto-EVFL's, seed by "
-    "seed; its standard error "
-    "is the standard deviation over the root of the number of seeds.",
+    "seed; its standard error is the standard deviation over the root of the number of seeds.",
 )

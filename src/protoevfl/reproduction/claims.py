@@ -2,7 +2,7 @@
 not testable."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from protoevfl.reproduction.catalogue import EXPERIMENTS
@@ -27,7 +27,7 @@ class Claim:
     judge: Judge
 
 
-def mean(cells: Cells, quantity: str = "accuracy", **tags: str) -> float | None:
+def _mean(cells: Cells, quantity: str = "accuracy", **tags: str) -> float | None:
     """The mean of the one cell with these tags."""
     item = _cell(cells, **tags)
     return None if item is None else item.mean(quantity)
@@ -38,61 +38,62 @@ def _cell(cells: Cells, **tags: str) -> Measured | None:
     return next(alike, None)
 
 
-def counted(holds: Sequence[bool]) -> str:
+def _counted(holds: Sequence[bool]) -> str:
     """The verdict on a claim that holds in some of its cells; not one cell: not measured yet."""
     if not holds:
         return MISSING
     return YES if all(holds) else PARTLY if any(holds) else NO
 
 
-def beats(
-    cells: Cells,
+def _ahead(
     rivals: Sequence[str],
     over: Sequence[str],
-    where: Mapping[str, str],
     quantity: str = "accuracy",
+    *,
     lower: bool = False,
     key: str = "method",
-    own: str = OURS,
-) -> tuple[str, str]:
-    """Whether ours is better than every rival in every cell that has both.
+    ours: str = OURS,
+    **where: str,
+) -> Judge:
+    """Judges whether ours is better than every rival in every cell that has both.
 
-    over: the tags that name a cell; where: further tags that all of them have; lower: less is
-    better; key: the tag that names ours (`own`) and the rivals.
+    over       the tags that name a cell
+    lower      less is better
+    key        the tag that names ours and the rivals
+    where      further tags that all of them have
     """
-    gaps = []
-    for place in dict.fromkeys(tuple(c.tags.get(n, "") for n in over) for c in cells):
-        at = {**dict(zip(over, place, strict=True)), **where}
-        ours = mean(cells, quantity, **{**at, key: own})
-        theirs = [mean(cells, quantity, **{**at, key: rival}) for rival in rivals]
-        known = [value for value in theirs if value is not None]
-        if ours is not None and known:
-            gaps.append(min(known) - ours if lower else ours - max(known))
-    if not gaps:
-        return MISSING, ""
-    ahead = [gap > 0 for gap in gaps]
-    unit = " points" if quantity == "accuracy" else ""
-    best = f"the best of {', '.join(rivals)}" if len(rivals) > 1 else rivals[0]
-    return counted(ahead), (
-        f"ahead of {best} in {sum(ahead)} of {len(gaps)} cells; "
-        f"difference {_signed(min(gaps))} to {_signed(max(gaps))}{unit}"
-    )
+
+    def judge(cells: Cells) -> tuple[str, str]:
+        gaps = []
+        for place in dict.fromkeys(tuple(c.tags.get(n, "") for n in over) for c in cells):
+            at = {**dict(zip(over, place, strict=True)), **where}
+            own = _mean(cells, quantity, **{**at, key: ours})
+            theirs = [_mean(cells, quantity, **{**at, key: rival}) for rival in rivals]
+            known = [value for value in theirs if value is not None]
+            if own is not None and known:
+                gaps.append(min(known) - own if lower else own - max(known))
+        if not gaps:
+            return MISSING, ""
+        ahead = [gap > 0 for gap in gaps]
+        unit = " points" if quantity == "accuracy" else ""
+        best = f"the best of {', '.join(rivals)}" if len(rivals) > 1 else rivals[0]
+        return _counted(ahead), (
+            f"ahead of {best} in {sum(ahead)} of {len(gaps)} cells; difference "
+            f"{_signed(min(gaps))} to {_signed(max(gaps))}{unit}"
+        )
+
+    return judge
 
 
 def _signed(gap: float) -> str:
     return f"{gap:+.2f}" if abs(gap) < 100 else f"{gap:+.0f}"
 
 
-def images(setting: str) -> Judge:
-    rivals = ("vanilla", "fedhssl", "ss_vfl_c", "ss_vfl_i", "local")
-    return lambda cells: beats(cells, rivals, ("dataset", "aligned"), {"setting": setting})
-
-
-def near_upper_bound(cells: Cells) -> tuple[str, str]:
+def _near_upper_bound(cells: Cells) -> tuple[str, str]:
     gaps = {}
     for dataset in dict.fromkeys(c.tags.get("dataset", "") for c in cells):
-        top = mean(cells, dataset=dataset, method="upper_bound")
-        ours = mean(cells, dataset=dataset, aligned="1000", setting="normal", method=OURS)
+        top = _mean(cells, dataset=dataset, method="upper_bound")
+        ours = _mean(cells, dataset=dataset, aligned="1000", setting="normal", method=OURS)
         if top is not None and ours is not None:
             gaps[dataset] = top - ours
     if not gaps:
@@ -104,7 +105,7 @@ def near_upper_bound(cells: Cells) -> tuple[str, str]:
     return verdict, f"with 1000 aligned rows: {', '.join(parts)}"
 
 
-def sees_unseen(cells: Cells) -> tuple[str, str]:
+def _sees_unseen(cells: Cells) -> tuple[str, str]:
     zero_shot = [
         c for c in cells if c.tags.get("method") == OURS and c.tags["setting"] == "zero_shot"
     ]
@@ -119,10 +120,10 @@ def sees_unseen(cells: Cells) -> tuple[str, str]:
     )
 
 
-def pieces(cells: Cells) -> tuple[str, str]:
+def _pieces(cells: Cells) -> tuple[str, str]:
     losses = []
     for c in cells:
-        whole = mean(cells, dataset=c.tags["dataset"], aligned=c.tags["aligned"], variant=OURS)
+        whole = _mean(cells, dataset=c.tags["dataset"], aligned=c.tags["aligned"], variant=OURS)
         without = c.mean()
         if c.tags["variant"].startswith("without") and whole is not None and without is not None:
             losses.append((whole - without, c.tags["variant"].replace("_", " ")))
@@ -130,7 +131,7 @@ def pieces(cells: Cells) -> tuple[str, str]:
         return MISSING, ""
     costs = [loss > 0 for loss, _ in losses]
     most, piece = max(losses)
-    return counted(costs), (
+    return _counted(costs), (
         f"removing a piece costs accuracy in {sum(costs)} of {len(losses)} cells; most: {piece} "
         f"{most:+.1f} points"
     )
@@ -154,13 +155,13 @@ def noise(cells: Cells) -> tuple[str, str]:
     if not falls:
         return MISSING, ""
     paper = f" (paper: {min(printed):.1f} to {max(printed):.1f})" if printed else ""
-    return counted(beyond), (
-        f"kappa 0.2 costs {min(falls):.1f} to {max(falls):.1f} points{paper}, "
-        f"more than two standard errors in {sum(beyond)} of {len(falls)} cells"
+    return _counted(beyond), (
+        f"kappa 0.2 costs {min(falls):.1f} to {max(falls):.1f} points{paper}, more than two "
+        f"standard errors in {sum(beyond)} of {len(falls)} cells"
     )
 
 
-def leaks(cells: Cells) -> tuple[str, str]:
+def _leaks(cells: Cells) -> tuple[str, str]:
     """Judged by the printed flow; what the default gives away stands beside it."""
 
     def rates(method: str, quantity: str) -> list[float]:
@@ -185,110 +186,105 @@ def _listed(rates: Sequence[float]) -> str:
     return ", ".join(f"{rate:.1f}" for rate in rates) + " %"
 
 
-def close(quantity: str, tolerance: float) -> Judge:
+def _close(quantity: str, tolerance: float) -> Judge:
     def judge(cells: Cells) -> tuple[str, str]:
         gaps = [abs(d) for c in cells if (d := c.samples[quantity].difference) is not None]
         near = [gap <= tolerance for gap in gaps]
         measured = f"within {tolerance} of the printed value for {sum(near)} of {len(gaps)} parties"
-        return counted(near), f"{quantity} {measured}" if gaps else ""
+        return _counted(near), f"{quantity} {measured}" if gaps else ""
 
     return judge
 
 
-def printed_numbers(cells: Cells) -> tuple[str, str]:
+def _printed_numbers(cells: Cells) -> tuple[str, str]:
     rows = [c.samples["accuracy"] for c in cells if c.tags.get("method") == "proto_evfl paper"]
     gaps = [sample.difference for sample in rows if sample.difference is not None]
     if not gaps:
         return MISSING, ""
-    measured = f"the printed settings give {min(gaps):+.1f} to {max(gaps):+.1f} points of the printed accuracy"
-    return counted([abs(gap) <= 2 for gap in gaps]), measured
+    return _counted([abs(gap) <= 2 for gap in gaps]), (
+        f"the printed settings give {min(gaps):+.1f} to {max(gaps):+.1f} points of the printed "
+        "accuracy"
+    )
 
 
-def exponent(cells: Cells) -> tuple[str, str]:
+def _exponent(cells: Cells) -> tuple[str, str]:
     fits = [(c.tags["dataset"], c.tags["tau"], c.mean("fitted exponent")) for c in cells]
     fitted = ", ".join(f"{d} tau {tau}: {slope:.2f}" for d, tau, slope in fits if slope is not None)
-    unmet = "assumptions not met: phi > L, local problem solved to accuracy, hyper-gradient; measured, not proven"
+    unmet = (
+        "assumptions not met: phi > L, local problem solved to accuracy, hyper-gradient; measured, "
+        "not proven"
+    )
     return UNTESTABLE, f"fitted exponents {fitted}; {unmet}" if fitted else unmet
 
 
-CLAIMS = (
-    Claim(
-        "Proto-EVFL is the most accurate method on images, normal setting",
-        "accuracy_images",
-        images("normal"),
-    ),
-    Claim("... few-shot", "accuracy_images", images("few_shot")),
-    Claim("... zero-shot", "accuracy_images", images("zero_shot")),
-    Claim(
-        "Its accuracy with 1000 aligned rows is within 1.2 points of the upper bound",
-        "accuracy_images",
-        near_upper_bound,
-    ),
-    Claim(
-        "The printed settings (preset `paper`) give the printed accuracy",
-        "accuracy_images",
-        printed_numbers,
-    ),
-    Claim("It recognises unseen classes", "rare_classes", sees_unseen),
-    Claim(
-        "It is ahead of FedHSSL for all 20 sets of rare or unseen classes",
-        "rare_classes",
-        lambda cells: beats(cells, ("fedhssl",), ("classes", "setting"), {}),
-    ),
-    Claim(
-        "It is ahead of FedHSSL on tables",
-        "accuracy_tables",
-        lambda cells: beats(cells, ("fedhssl",), ("dataset", "aligned"), {}),
-    ),
-    Claim(
-        "... by AUC, which a constant answer cannot win (not in the paper)",
-        "accuracy_tables",
-        lambda cells: beats(cells, ("fedhssl", "vanilla"), ("dataset", "aligned"), {}, "AUC"),
-    ),
-    Claim("Every piece adds accuracy", "ablation", pieces),
-    Claim(
-        "Dual transport selects better than cosine, optimal transport, one direction",
-        "selection",
-        lambda cells: beats(
-            cells,
-            ("cosine_similarity", "traditional_ot", "pdtc_single_direction"),
-            ("aligned",),
-            {},
-            key="strategy",
-            own="pdtc",
+IMAGE_RIVALS = ("vanilla", "fedhssl", "ss_vfl_c", "ss_vfl_i", "local")
+CROSSING = ("vanilla", "ss_vfl_c", "fedhssl")  # rivals that train across the border
+BY_ROWS = ("dataset", "aligned")
+SELECTIONS = ("cosine_similarity", "traditional_ot", "pdtc_single_direction")
+CLAIMS = tuple(
+    Claim(text, experiment, judge)
+    for experiment, text, judge in (
+        (
+            "accuracy_images",
+            "Proto-EVFL is the most accurate method on images, normal setting",
+            _ahead(IMAGE_RIVALS, BY_ROWS, setting="normal"),
         ),
-    ),
-    Claim(
-        "It needs fewer bytes than SS-VFL and FedHSSL",
-        "communication",
-        lambda cells: beats(
-            cells, ("ss_vfl_c", "fedhssl"), ("dataset", "aligned"), {}, "megabytes", lower=True
+        ("accuracy_images", "... few-shot", _ahead(IMAGE_RIVALS, BY_ROWS, setting="few_shot")),
+        ("accuracy_images", "... zero-shot", _ahead(IMAGE_RIVALS, BY_ROWS, setting="zero_shot")),
+        (
+            "accuracy_images",
+            "Its accuracy with 1000 aligned rows is within 1.2 points of the upper bound",
+            _near_upper_bound,
         ),
-    ),
-    Claim(
-        "It needs the fewest rounds",
-        "rounds",
-        lambda cells: beats(
-            cells, ("vanilla", "ss_vfl_c", "fedhssl"), (), {}, "rounds", lower=True
+        (
+            "accuracy_images",
+            "The printed settings (preset `paper`) give the printed accuracy",
+            _printed_numbers,
         ),
-    ),
-    Claim(
-        "It trains fastest",
-        "training_time",
-        lambda cells: beats(
-            cells, ("vanilla", "ss_vfl_c", "fedhssl"), ("aligned",), {}, "seconds", lower=True
+        ("rare_classes", "It recognises unseen classes", _sees_unseen),
+        (
+            "rare_classes",
+            "It is ahead of FedHSSL for all 20 sets of rare or unseen classes",
+            _ahead(("fedhssl",), ("classes", "setting")),
         ),
-    ),
-    Claim(
-        "It is ahead of FedHSSL with 6 and 8 parties",
-        "parties",
-        lambda cells: beats(cells, ("fedhssl",), ("dataset", "parties", "aligned"), {}),
-    ),
-    Claim("Label inference gets 8.89 %: prototypes do not leak labels", "label_inference", leaks),
-    Claim("Noise on representations costs accuracy", "noise_representations", noise),
-    Claim("Noise on prototypes costs accuracy", "noise_prototypes", noise),
-    Claim("The pools are as imbalanced as printed (MID)", "imbalance", close("MID", 0.05)),
-    Claim("The squared gradient norm falls as 1/sqrt(T)", "gradient_norm", exponent),
+        ("accuracy_tables", "It is ahead of FedHSSL on tables", _ahead(("fedhssl",), BY_ROWS)),
+        (
+            "accuracy_tables",
+            "... by AUC, which a constant answer cannot win (not in the paper)",
+            _ahead(("fedhssl", "vanilla"), BY_ROWS, "AUC"),
+        ),
+        ("ablation", "Every piece adds accuracy", _pieces),
+        (
+            "selection",
+            "Dual transport selects better than cosine, optimal transport, one direction",
+            _ahead(SELECTIONS, ("aligned",), key="strategy", ours="pdtc"),
+        ),
+        (
+            "communication",
+            "It needs fewer bytes than SS-VFL and FedHSSL",
+            _ahead(("ss_vfl_c", "fedhssl"), BY_ROWS, "megabytes", lower=True),
+        ),
+        ("rounds", "It needs the fewest rounds", _ahead(CROSSING, (), "rounds", lower=True)),
+        (
+            "training_time",
+            "It trains fastest",
+            _ahead(CROSSING, ("aligned",), "seconds", lower=True),
+        ),
+        (
+            "parties",
+            "It is ahead of FedHSSL with 6 and 8 parties",
+            _ahead(("fedhssl",), ("dataset", "parties", "aligned")),
+        ),
+        (
+            "label_inference",
+            "Label inference gets 8.89 %: prototypes do not leak labels",
+            _leaks,
+        ),
+        ("noise_representations", "Noise on representations costs accuracy", noise),
+        ("noise_prototypes", "Noise on prototypes costs accuracy", noise),
+        ("imbalance", "The pools are as imbalanced as printed (MID)", _close("MID", 0.05)),
+        ("gradient_norm", "The squared gradient norm falls as 1/sqrt(T)", _exponent),
+    )
 )
 
 

@@ -37,10 +37,8 @@ CONVERGENCE = Experiment(
     quantities=(ACCURACY, MEGABYTES, EXCHANGES),
     figures=("accuracy_bytes", "accuracy_rounds", "losses"),
     note="Length is the number of epochs that cross the border (Vanilla VFL, SS-VFL), pre-training "
-    "plus fine-"
-    "tuning epochs (FedHSSL) or rounds after the warm-up (Proto-EVFL). The paper prints these "
-    "figures "
-    "without numbers.",
+    "plus fine-tuning epochs (FedHSSL) or rounds after the warm-up (Proto-EVFL). The paper prints "
+    "these figures without numbers.",
 )
 
 _finals = [
@@ -60,10 +58,8 @@ COMMUNICATION = Experiment(
     quantities=(MEGABYTES, ACCURACY, EXCHANGES),
     figures=("overview", "messages"),
     note="200 aligned rows: megabytes of the shortest run within one point of the best accuracy on "
-    "the "
-    "method's curve. 600 and 1000: megabytes of the run in the default length. The paper prints "
-    "this "
-    "figure without numbers.",
+    "the method's curve. 600 and 1000: megabytes of the run in the default length. The paper "
+    "prints this figure without numbers.",
 )
 
 ROUNDS = Experiment(
@@ -83,11 +79,9 @@ ROUNDS = Experiment(
         ACCURACY,
     ),
     note="Rounds as the paper seems to count them: epochs or rounds. Exchanges are what a network "
-    "sees: one "
-    "request and reply each. Split learning needs two for every batch. Proto-EVFL's first upload "
-    "(round "
-    "0) counts as an exchange. Mean over the data sets that every method has been run on (values "
-    "in brackets).",
+    "sees: one request and reply each. Split learning needs two for every batch. Proto-EVFL's "
+    "first upload (round 0) counts as an exchange. Mean over the data sets that every method has "
+    "been run on (values in brackets).",
 )
 
 _time = [cell("modelnet10", m, n, priority=2 if n == 200 else 4) for n in ALIGNED for m in LENGTHS]
@@ -106,8 +100,6 @@ TRAINING_TIME = Experiment(
         Quantity("peak memory", Field(("peak_memory_mb",)), "MB", digits=0),
     ),
     note="Seconds of one seed when its seeds run in lockstep on one device (named in the records), "
-    "from data "
-    "in memory to metrics. The paper's hours are for unknown hardware; 13 to 76 hours for 200 to "
-    "1000 "
-    "rows are no method's cost.",
+    "from data in memory to metrics. The paper's hours are for unknown hardware; 13 to 76 hours "
+    "for 200 to 1000 rows are no method's cost.",
 )

@@ -19,15 +19,15 @@ GAIN = Quantity("gain over alone", percent("gain.difference"), "points")
 
 
 def _cells(dataset: str) -> list[Cell]:
-    made = [cell(dataset, method, labels="all", priority=1) for method in (*OURS, *BASELINES)]
-    made.append(
+    cells = [cell(dataset, method, labels="all", priority=1) for method in (*OURS, *BASELINES)]
+    cells.append(
         cell(dataset, "local", labels="all", priority=1, overrides=OWN_MODEL).tagged(
             method="local own_model"
         )
     )
     if dataset in TABLES:
-        made += [cell(dataset, method, priority=1) for method in SHARED_ROWS_ONLY]
-    return made
+        cells += [cell(dataset, method, priority=1) for method in SHARED_ROWS_ONLY]
+    return cells
 
 
 _labels = [made for dataset in (*IMAGES, *TABLES) for made in _cells(dataset)]
@@ -42,10 +42,9 @@ LABELS = Experiment(
     columns=(),
     quantities=(ACCURACY, AUC, BRIER, ALONE, ALONE_AUC, ALONE_BRIER, GAIN),
     note="200 shared rows; the active party's pool is labelled as well. Alone: its own model on "
-    "all its labels, nobody "
-    "else; the gain is in accuracy for images, in AUC for tables. Vertical logistic regression and "
-    "boosting on pooled "
-    "columns cannot use labels of other rows than the shared ones.",
+    "all its labels, nobody else; the gain is in accuracy for images, in AUC for tables. Vertical "
+    "logistic regression and boosting on pooled columns cannot use labels of other rows than the "
+    "shared ones.",
 )
 
 _overlap = [
@@ -63,6 +62,5 @@ OVERLAPS = Experiment(
     columns=(),
     quantities=(ACCURACY, BRIER, ALONE, GAIN),
     note="As with every label, and 400 (ModelNet-10: 200) further rows of the active party are "
-    "shared with each single "
-    "other party.",
+    "shared with each single other party.",
 )

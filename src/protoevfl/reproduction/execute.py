@@ -6,10 +6,11 @@ It can be stopped at any moment and started again, with other seeds, on several 
 records of its like. A job that fails is named at the end and does not stop the others.
 """
 
+import math
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -19,10 +20,10 @@ from typing import Any
 from protoevfl.bench import records
 from protoevfl.bench.run import RunConfig
 from protoevfl.errors import UserError
+from protoevfl.observer import SILENT, Observer
+from protoevfl.progress import duration
 from protoevfl.reproduction.grid import QUICK
 from protoevfl.reproduction.spec import RUN, Experiment, Record, Runner
-
-Tell = Callable[["Progress"], None]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Job:
 
 
 def attempt(
-    job: Job, device: str, engine: str, observer: Any = None
+    job: Job, device: str, engine: str, observer: Observer = SILENT
 ) -> tuple[list[dict[str, Any]], str]:
     """The records of a job, or none and why. Seeds that do not fit into memory together are run one
     by one."""
@@ -85,23 +86,20 @@ def attempt(
 
 
 def _call(
-    job: Job, seeds: tuple[int, ...], device: str, engine: str, observer: Any
+    job: Job, seeds: tuple[int, ...], device: str, engine: str, observer: Observer
 ) -> list[dict[str, Any]]:
-    more = {"observer": observer} if observer is not None and job.runner == RUN else {}
+    more = {"observer": observer} if job.runner == RUN else {}
     module, _, name = job.runner.partition(":")
     runner: Runner = getattr(import_module(module), name)
     return runner(job.config, list(seeds), device=device, engine=engine, **more)
 
 
 @dataclass
-class Progress:
-    """Where a run of many jobs stands."""
+class Outcome:
+    """What became of many jobs."""
 
-    total: int
     done: int = 0
-    seconds_left: float | None = None
-    last: str = ""
-    failures: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)  # {title of the job: why}
     left_out: int = 0  # not started: the budget was spent
 
 
@@ -162,24 +160,21 @@ def execute(
     engine: str = "auto",
     budget: float | None = None,
     workers: int = 1,
-    tell: Tell | None = None,
-    observer: Any = None,
-) -> Progress:
+    observer: Observer = SILENT,
+) -> Outcome:
     """Runs the jobs and appends their records as they come."""
-    state, timing = Progress(len(jobs)), Timing(records.read(path))
-    start, waiting = time.monotonic(), list(jobs)
+    outcome = Outcome()
+    timing = Timing(records.read(path))
+    start = time.monotonic()
+    waiting = list(jobs)
 
     def following() -> Iterator[Job]:
         while waiting:
-            left = None if budget is None else budget - (time.monotonic() - start)
-            fits = (
-                j
-                for j in waiting
-                if left is None or (left > 0 and (timing.expected(j) or 0.0) <= left)
-            )
+            left = math.inf if budget is None else budget - (time.monotonic() - start)
+            fits = (j for j in waiting if left > 0 and (timing.expected(j) or 0.0) <= left)
             job = next(fits, None)
             if job is None:
-                state.left_out = len(waiting)
+                outcome.left_out = len(waiting)
                 return
             waiting.remove(job)
             yield job
@@ -190,26 +185,27 @@ def execute(
             records.append(path, {**record, "workers": workers})
             timing.learn(job.config.dataset, job.config.method, record.get("seconds") or 0.0)
         if error:
-            state.failures[job.title] = error
-        state.done, state.last = state.done + 1, job.title
-        state.seconds_left = timing.total(waiting, workers)
-        if tell is not None:
-            tell(state)
-    return state
+            outcome.failures[job.title] = error
+        outcome.done += 1
+        seconds = timing.total(waiting, workers)
+        left = "" if seconds is None else f", about {duration(seconds)} left"
+        line = f"{outcome.done}/{len(jobs)} {job.title}{left}"
+        observer.finished(line, outcome.done, len(jobs))
+    return outcome
 
 
 Result = tuple[Job, list[dict[str, Any]], str]
 
 
 def _here(
-    jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Any
+    jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Observer
 ) -> Iterator[Result]:
     for job in jobs:
         yield job, *attempt(job, device, engine, observer)
 
 
 def _processes(
-    jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Any
+    jobs: Iterator[Job], device: str, engine: str, workers: int, observer: Observer
 ) -> Iterator[Result]:
     """Several jobs at once in processes of their own; this process alone writes. When one dies (no
     memory), the jobs of its pool are named and the rest goes on in a new pool."""

@@ -96,7 +96,7 @@ def cell(
     return Cell({**usual, **tags}, config, priority)
 
 
-def small(source: Cell, dataset: str = "digits") -> Cell:
+def _small(source: Cell, dataset: str = "digits") -> Cell:
     """The quick version of a cell: few rows, moments of training, no paper number beside it."""
     aligned, pool = QUICK_ROWS[dataset]
     config = source.config
@@ -134,6 +134,6 @@ def smalls(sources: Iterable[Cell], on: str = "digits", /, **keep: str) -> tuple
     cells: dict[tuple[tuple[str, str], ...], Cell] = {}
     for source in sources:
         if all(source.tags.get(key) == value for key, value in keep.items()):
-            quick = small(source, on)
+            quick = _small(source, on)
             cells.setdefault(tuple(sorted(quick.tags.items())), quick)
     return tuple(cells.values())

@@ -74,17 +74,17 @@ def measure(experiment: Experiment, store: Store, quick: bool = False) -> list[M
     """All cells of an experiment, also those without a record."""
     pairs = [(cell, store.of(cell)) for cell in experiment.chosen(quick)]
     if experiment.reach:
-        pairs = reach(pairs, experiment.reach)
+        pairs = _reach(pairs, experiment.reach)
     measured = [
         _measured(experiment, cell.tags, [(r, cell.tags) for r in records])
         for cell, records in pairs
     ]
     if experiment.against:
-        measured = compared(experiment, pairs, measured)
-    return pooled(experiment, measured) if experiment.pool else measured
+        measured = _compared(experiment, pairs, measured)
+    return _pooled(experiment, measured) if experiment.pool else measured
 
 
-def compared(
+def _compared(
     experiment: Experiment, pairs: Sequence[tuple[Cell, list[Record]]], measured: Sequence[Measured]
 ) -> list[Measured]:
     """The cells with the difference of the first quantity to the row `against` of their group, seed
@@ -105,7 +105,7 @@ def compared(
     return with_gaps
 
 
-def reach(
+def _reach(
     pairs: Sequence[tuple[Cell, list[Record]]], names: Sequence[str]
 ) -> list[tuple[Cell, list[Record]]]:
     """Of each curve the shortest run whose mean accuracy lies within a point of the curve's
@@ -131,7 +131,7 @@ def _shortest(points: Sequence[tuple[Cell, list[Record]]]) -> tuple[Cell, list[R
     return cell, records
 
 
-def pooled(experiment: Experiment, measured: Sequence[Measured]) -> list[Measured]:
+def _pooled(experiment: Experiment, measured: Sequence[Measured]) -> list[Measured]:
     """Averages the `pool` tags away, over what every row has that has anything: values are the
     means of the cells."""
     places = (*experiment.rows, *experiment.columns)

@@ -34,28 +34,22 @@ LABEL_INFERENCE = Experiment(
     ),
     runner="protoevfl.audit:attacked",
     note="Best attack: the maximum over attacks and rounds by a passive party that knows one label "
-    "of each class. "
-    "Advantage: over the best attacker that sees no message. Canary: the same with shuffled labels "
-    "and no known one, "
-    "where anything above chance (10 %) is about single people (for gradient methods groups are "
-    "named by the best "
-    "matching, worth about 20 % by luck alone; – means that nothing was sent that could be "
-    "attacked). The paper's 8.89 "
-    "% is the cosine to the nearest prototype alone.",
+    "of each class. Advantage: over the best attacker that sees no message. Canary: the same with "
+    "shuffled labels and no known one, where anything above chance (10 %) is about single people "
+    "(for gradient methods groups are named by the best matching, worth about 20 % by luck alone; "
+    "– means that nothing was sent that could be attacked). The paper's 8.89 % is the cosine to "
+    "the nearest prototype alone.",
 )
 
 REPRESENTATIONS = (
     "The default preset. Representations are clipped to norm 1 before the noise, at every kappa "
-    "but 0: without a bound "
-    "noise guarantees nothing, and the line '0, clipped' says what the bound alone costs. See the "
-    "privacy page for the "
-    "epsilon of each scale."
+    "but 0: without a bound noise guarantees nothing, and the line '0, clipped' says what the "
+    "bound alone costs. See the privacy page for the epsilon of each scale."
 )
 PROTOTYPES = (
     "The undefended preset, because the default's guard makes prototypes of its own, under a "
-    "proof. This noise on "
-    "class means of unbounded rows guarantees nothing. See the privacy page for the epsilon it "
-    "would have."
+    "proof. This noise on class means of unbounded rows guarantees nothing. See the privacy page "
+    "for the epsilon it would have."
 )
 
 
@@ -82,7 +76,7 @@ def _noise(
     return Experiment(
         name=name,
         title=title,
-        place=f"Table: Gaussian noise of scale kappa "
+        place="Table: Gaussian noise of scale kappa "
         f"({source.removesuffix('_modelnet10').replace('_', ' ')})",
         source=source,
         cells=tuple(cells),

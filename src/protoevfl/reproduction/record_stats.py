@@ -1,11 +1,12 @@
 """Numbers worked out from a record: curves of its history, the exponent of a power law, a run's
 length.
 
-exponent of Theorem 1:  log( 1/T sum_{t<=T} |grad_t|^2 ) = a + b log T,  b by least squares over T = 2, 3, ...
+exponent of Theorem 1:  log( 1/T sum_{t<=T} |grad_t|^2 ) = a + b log T
 """
 
 import math
 from collections.abc import Sequence
+from statistics import linear_regression
 
 from protoevfl.reproduction.spec import Record, Tags, dig
 
@@ -18,20 +19,6 @@ def curve(record: Record, name: str) -> list[float]:
     ]
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> float | None:
-    """Least-squares slope of y against x; None with fewer than two different x.
-
-    >>> slope([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
-    2.0
-    """
-    if len(set(x)) < 2:
-        return None
-    mx, my = sum(x) / len(x), sum(y) / len(y)
-    return sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / sum(
-        (a - mx) ** 2 for a in x
-    )
-
-
 def mean_squares(gradients: Sequence[float]) -> list[float]:
     """1/T sum_{t<=T} g_t^2 for T = 1, 2, ..."""
     total, means = 0.0, []
@@ -41,6 +28,19 @@ def mean_squares(gradients: Sequence[float]) -> list[float]:
     return means
 
 
+def power_law(values: Sequence[float]) -> tuple[float, float] | None:
+    """(b, a) of  log v_T = a + b log T  by least squares over T = 2, 3, ...; None for one point.
+
+    >>> power_law([9.0, 1.0, 1.0])
+    (0.0, 0.0)
+    """
+    points = [(math.log(t), math.log(v)) for t, v in enumerate(values, start=1) if t > 1 and v > 0]
+    if len(points) < 2:
+        return None
+    slope, intercept = linear_regression(*zip(*points, strict=True))
+    return slope, intercept
+
+
 def exponent(record: Record, tags: Tags) -> float | None:
     """The fitted exponent of a run's mean squared gradient norm.
 
@@ -48,9 +48,8 @@ def exponent(record: Record, tags: Tags) -> float | None:
     >>> exponent(run, {})
     0.0
     """
-    values = mean_squares(curve(record, "gradient_norm"))
-    points = [(math.log(t), math.log(v)) for t, v in enumerate(values, start=1) if t > 1 and v > 0]
-    return slope([x for x, _ in points], [y for _, y in points]) if len(points) > 1 else None
+    power = power_law(mean_squares(curve(record, "gradient_norm")))
+    return None if power is None else power[0]
 
 
 def last_loss(record: Record, tags: Tags) -> float | None:

@@ -30,7 +30,7 @@ class Grid:
     texts: tuple[tuple[str, ...], ...]
 
 
-def cell_text(sample: Sample, quantity: Quantity, usual: int) -> str:
+def _cell_text(sample: Sample, quantity: Quantity, usual: int) -> str:
     """ours ± std (paper), with the number of seeds where it is not the table's usual one."""
     if not sample.n:
         return "" if sample.printed is None else f"({number(sample.printed, quantity.digits)})"
@@ -51,7 +51,10 @@ def grids(experiment: Experiment, measured: Sequence[Measured]) -> list[Grid]:
         return [_by_columns(experiment, measured, q) for q in kept] if measured else []
     usual, title = _title(experiment, measured, kept)
     rows = [
-        (*_place(item, experiment.rows), *(cell_text(item.samples[q.name], q, usual) for q in kept))
+        (
+            *_place(item, experiment.rows),
+            *(_cell_text(item.samples[q.name], q, usual) for q in kept),
+        )
         for item in measured
     ]
     return [Grid(title, (*experiment.rows, *map(label, kept)), tuple(rows))] if measured else []
@@ -98,7 +101,7 @@ def _by_columns(experiment: Experiment, measured: Sequence[Measured], quantity: 
     usual, title = _title(experiment, measured, [quantity])
     texts = [
         [
-            "" if item is None else cell_text(item.samples[quantity.name], quantity, usual)
+            "" if item is None else _cell_text(item.samples[quantity.name], quantity, usual)
             for item in cells
         ]
         for cells in rows.values()

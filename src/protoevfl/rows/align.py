@@ -3,7 +3,8 @@ carry.
 
     passive -> active   setup      { H(x)^s }, sorted
     active  -> passive  request    { H(y)^c }, sorted
-    passive -> active   response   { H(y)^c^s }, same order        active: H(y)^s = (H(y)^c^s)^(1/c), looked up in setup
+    passive -> active   response   { H(y)^c^s }, same order
+                        active: H(y)^s = (H(y)^c^s)^(1/c), looked up in setup
     active  -> passive  selection  places in the passive party's own setup, in the common order
     passive -> active   confirm    proof of the same ordered list
 
@@ -153,11 +154,11 @@ class Active:
                 "ids"
             )
         label = f"{self.name}: answers of {party}"
-        mine = table(
+        own_points = table(
             self._curve.reencrypt(inverse(self._keys[party]), points, _named(progress, label))
         )
-        place = _find(self._setups[party], mine)  # (own ids,), in the order sent
-        self._places[party] = np.full(len(mine), -1, np.int64)
+        place = _find(self._setups[party], own_points)  # (own ids,), in the order sent
+        self._places[party] = np.full(len(own_points), -1, np.int64)
         self._places[party][self._sent[party]] = place
         return int((place >= 0).sum())
 

@@ -1,6 +1,7 @@
 """The result of alignment at one party, and the keyed hashes that make it the same at all parties.
 
-    order:   rows sorted by HMAC(k_order, id)        digest:  HMAC(k_digest, role | id_1 | id_2 | ... | id_n)
+    order:   rows sorted by HMAC(k_order, id)
+    digest:  HMAC(k_digest, role | id_1 | id_2 | ... | id_n)
 
 k_order and k_digest come from one fresh run key. Only the active party has k_order, so the order
 tells nothing about any file; all parties have k_digest and prove with it, over the ids themselves,
@@ -85,7 +86,7 @@ def verify(alignment: Alignment, ids: Ids) -> None:
     """Before training: the file still holds the aligned ids in those rows, else UserError."""
     at = {int(row): value for row, value in zip(ids.rows, ids.values)}
     values = [at.get(int(row), "") for row in alignment.rows]
-    if not hmac.compare_digest(order_digest(alignment.key, values), alignment.digest):
+    if not hmac.compare_digest(_order_digest(alignment.key, values), alignment.digest):
         raise AlignmentError(
             f"the rows of {alignment.party} are no longer those that were aligned; run align again"
         )
@@ -131,7 +132,7 @@ def prove(key: bytes, role: str, values: list[str]) -> bytes:
     return mac.digest()
 
 
-def order_digest(key: bytes, values: list[str]) -> str:
+def _order_digest(key: bytes, values: list[str]) -> str:
     """What all parties compare before training."""
     return prove(key, "order", values).hex()
 
@@ -151,7 +152,7 @@ def enough(common: int, minimum: int, own: list[str], hints: list[str] | None = 
 def make_result(
     name: str, ids: Ids, chosen: Rows, values: list[str], key: bytes, counts: dict[str, int]
 ) -> Alignment:
-    return Alignment(name, ids.rows[chosen], key, order_digest(key, values), counts, ids.rules)
+    return Alignment(name, ids.rows[chosen], key, _order_digest(key, values), counts, ids.rules)
 
 
 def counts_of(ids: Ids, matched: int) -> dict[str, int]:

@@ -22,29 +22,29 @@ from protoevfl.errors import UserError
 def read_attributes(path: str | Path, classes: Sequence[str]) -> Tensor:
     """(Z, K) attributes in the order of `classes`, from a line for each of them."""
     path = Path(path)
-    found: dict[str, list[float]] = {}
+    numbers: dict[str, list[float]] = {}
     for line, name, cells in _lines(path):
         if name not in classes:
-            if not found and not any(map(_is_number, cells)):
+            if not numbers and not any(map(_is_number, cells)):
                 continue  # the header
             raise UserError(
                 f"{path.name} line {line}: '{name}' is not a class; the classes are "
                 f"{_some(classes)}"
             )
-        if name in found:
+        if name in numbers:
             raise UserError(f"{path.name} line {line}: class '{name}' has a line already")
-        found[name] = [_number(cell, f"{path.name} line {line}") for cell in cells]
-        if len(found[name]) != len(next(iter(found.values()))) or not cells:
+        numbers[name] = [_number(cell, f"{path.name} line {line}") for cell in cells]
+        if len(numbers[name]) != len(next(iter(numbers.values()))) or not cells:
             raise UserError(
                 f"{path.name} line {line}: {len(cells)} values; every class needs the same number, "
                 "1 or more"
             )
-    if absent := [name for name in classes if name not in found]:
+    if absent := [name for name in classes if name not in numbers]:
         raise UserError(
             f"{path.name} has no line for class {_some(absent)}; attributes are needed for every "
             "class"
         )
-    return torch.tensor([found[name] for name in classes])
+    return torch.tensor([numbers[name] for name in classes])
 
 
 def _lines(path: Path) -> list[tuple[int, str, list[str]]]:

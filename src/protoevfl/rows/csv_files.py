@@ -39,8 +39,8 @@ _PACKED = {".gz": "gzip", ".zst": "zstd"}
 
 def header(path: Path) -> Any:
     """The schema as the first block suggests it: cheap, and only a guess for later rows."""
-    with explained(path), _open(path, None, {}) as reader:
-        check_unique(path, reader.schema.names)  # decodes the names, within `explained`
+    with _explained(path), _open(path, None, {}) as reader:
+        check_unique(path, reader.schema.names)  # decodes the names, within `_explained`
         return reader.schema
 
 
@@ -48,11 +48,11 @@ def survey(path: Path, columns: Sequence[str], text: Collection[str]) -> tuple[d
     """One or more full passes in bounded memory: types that hold for every row, and the number of
     rows."""
     names = header(path)
-    check_quotes(path)
+    _check_quotes(path)
     types = {c: pa.string() if c in text else names.field(c).type for c in columns}
     while True:
         try:
-            with explained(path), _open(path, columns, types) as reader:
+            with _explained(path), _open(path, columns, types) as reader:
                 return types, sum(batch.num_rows for batch in reader)
         except _TooNarrowError as narrow:
             column = names.names[narrow.column]
@@ -61,9 +61,9 @@ def survey(path: Path, columns: Sequence[str], text: Collection[str]) -> tuple[d
 
 def read(path: Path, columns: Sequence[str], text: Collection[str]) -> Any:
     """The columns as one table; types are inferred over all rows."""
-    check_quotes(path)
+    _check_quotes(path)
     options = _convert(columns, dict.fromkeys((c for c in columns if c in text), pa.string()))
-    with explained(path), _bytes(path) as source:
+    with _explained(path), _bytes(path) as source:
         table = pacsv.read_csv(source, _READ, _parse(path), options)
     if binary := [f.name for f in table.schema if pa.types.is_binary(f.type)]:
         _not_utf8(path, f"column '{binary[0]}'")
@@ -73,7 +73,7 @@ def read(path: Path, columns: Sequence[str], text: Collection[str]) -> Any:
 def stream(path: Path, columns: Sequence[str], types: dict[str, Any]) -> Iterator[Any]:
     """Record batches of about BLOCK bytes of text, typed as `survey` found."""
     try:
-        with explained(path), _open(path, columns, types) as reader:
+        with _explained(path), _open(path, columns, types) as reader:
             yield from reader
     except _TooNarrowError as narrow:
         where = f"{path.name}: a value of column {narrow.column + 1}"
@@ -82,16 +82,17 @@ def stream(path: Path, columns: Sequence[str], types: dict[str, Any]) -> Iterato
         ) from None
 
 
-def check_quotes(path: Path) -> None:
+def _check_quotes(path: Path) -> None:
     """A quote that is never closed would swallow the rest of the file as one value, without an
     error."""
     odd = False
-    with explained(path), _bytes(path) as source:
+    with _explained(path), _bytes(path) as source:
         while chunk := source.read(BLOCK):
             odd ^= bool(chunk.count(b'"') % 2)
     if odd:
         raise UserError(
-            f'{path.name}: a quote (") is opened and never closed; quotes within a value are written twice'
+            f'{path.name}: a quote (") is opened and never closed; quotes within a value are '
+            "written twice"
         )
 
 
@@ -130,12 +131,12 @@ def _convert(columns: Sequence[str] | None, types: dict[str, Any]) -> Any:
 def _parse(path: Path) -> Any:
     # a quoted value may hold a line break; without this a block boundary there would break rows
     # apart
-    return pacsv.ParseOptions(delimiter=delimiter(path), newlines_in_values=True)
+    return pacsv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True)
 
 
-def delimiter(path: Path) -> str:
+def _delimiter(path: Path) -> str:
     """The commonest of , ; tab | in the header outside quotes."""
-    with explained(path), _bytes(path) as source:
+    with _explained(path), _bytes(path) as source:
         start = source.read(1 << 20)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         _not_utf8(path, "it looks like UTF-16")
@@ -151,7 +152,7 @@ def check_unique(path: Path, names: list[str]) -> None:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def _explained(path: Path) -> Iterator[None]:
     """Turn pyarrow's errors into one line that says where and what to do."""
     try:
         yield
@@ -170,14 +171,14 @@ def explained(path: Path) -> Iterator[None]:
 def _explain(path: Path, text: str) -> None:
     # first, because the value it shows may hold the words below; text fails only where it is not
     # UTF-8
-    if found := re.match(r"In CSV column #(\d+):.*? conversion error to (?!string)", text):
-        raise _TooNarrowError(int(found[1]))
+    if match := re.match(r"In CSV column #(\d+):.*? conversion error to (?!string)", text):
+        raise _TooNarrowError(int(match[1]))
     if "Empty CSV" in text:
         raise UserError(f"{path.name} is empty; it needs a header line and rows") from None
     if "UTF8" in text or "codec" in text or "utf-8" in text:
         _not_utf8(path, "a value")
-    if found := re.search(r"Expected (\d+) columns, got (\d+)", text):
-        raise UserError(_ragged(path, int(found[1]), int(found[2]))) from None
+    if match := re.search(r"Expected (\d+) columns, got (\d+)", text):
+        raise UserError(_ragged(path, int(match[1]), int(match[2]))) from None
     if "straddling" in text:
         raise UserError(
             f"{path.name}: a row is longer than {BLOCK >> 20} MB; is a quote not closed?"
@@ -185,19 +186,20 @@ def _explain(path: Path, text: str) -> None:
     raise UserError(f"{path.name} cannot be read as CSV: {text.splitlines()[0]}") from None
 
 
-def _ragged(path: Path, expected: int, got: int) -> str:
+def _ragged(path: Path, expected: int, values: int) -> str:
     with _bytes(path) as source:
         lines = csv.reader(
-            io.TextIOWrapper(source, errors="replace", newline=""), delimiter=delimiter(path)
+            io.TextIOWrapper(source, errors="replace", newline=""), delimiter=_delimiter(path)
         )
         for row in lines:
             if row and len(row) != expected:
-                line, got = lines.line_num, len(row)
-                return (
-                    f"{path.name}: line {line} has {got} values, the header {expected}; "
-                    "mend that line"
-                )
-    return f"{path.name}: a line has {got} values, the header {expected}; mend that line"
+                line, values = lines.line_num, len(row)
+                return _ragged_line(path, f"line {line}", values, expected)
+    return _ragged_line(path, "a line", values, expected)
+
+
+def _ragged_line(path: Path, line: str, values: int, expected: int) -> str:
+    return f"{path.name}: {line} has {values} values, the header {expected}; mend that line"
 
 
 def _not_utf8(path: Path, what: str) -> None:

@@ -1,4 +1,13 @@
-"""`Dataset`: features and labels of all rows with a fixed division into train and test rows."""
+"""`Dataset`: features and labels of all rows with a fixed division into train and test rows; and
+which views or columns each party holds of it.
+
+Images of four quadrants and tables (columns cut in four parts, in their order) are dealt in pairs
+of parts: (0,1) (2,3) (0,2) (1,3) for the paper's four parties, then (0,3) (1,2); the seventh and
+eighth party hold the first two pairs again, because there are only six. Twelve camera views are
+dealt evenly where 12 / M is whole (four parties: 0-2, 3-5, 6-8, 9-11); else three neighbouring
+views per party, starts spread evenly around the circle, so that neighbours overlap and all twelve
+are held. Party 0 is the active one.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -62,3 +71,43 @@ def held_out(labels: Array, share: float) -> tuple[Tensor, Tensor]:
         rows = rng.permutation(np.flatnonzero(labels == label))
         test[rows[: round(share * len(rows))]] = True
     return torch.from_numpy(np.flatnonzero(~test)), torch.from_numpy(np.flatnonzero(test))
+
+
+PAIRS = ((0, 1), (2, 3), (0, 2), (1, 3), (0, 3), (1, 2), (0, 1), (2, 3))
+MOST_PARTIES = len(PAIRS)
+
+
+def party_views(dataset: Dataset, parties: int) -> list[list[int]]:
+    """The indices into the view axis (images) or the columns (tables) that each of M = 2..8 parties
+    holds."""
+    if not 2 <= parties <= MOST_PARTIES:
+        raise UserError(
+            f"{dataset.name} can be divided between 2 to {MOST_PARTIES} parties, not {parties}"
+        )
+    if dataset.views == 12 and isinstance(dataset.features, Tensor):
+        return _circle_views(parties)
+    if dataset.views < 4:
+        raise UserError(
+            f"{dataset.name} has {dataset.views} columns; at least 4 are needed to cut four parts"
+        )
+    return _pair_views(dataset.views, parties)
+
+
+def _pair_views(views: int, parties: int) -> list[list[int]]:
+    """Two of four parts a party.
+
+    >>> _pair_views(8, 3)
+    [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 4, 5]]
+    """
+    parts = [part.tolist() for part in np.array_split(np.arange(views), 4)]
+    return [parts[a] + parts[b] for a, b in PAIRS[:parties]]
+
+
+def _circle_views(parties: int, views: int = 12) -> list[list[int]]:
+    """Neighbouring camera views, as many for each party.
+
+    >>> _circle_views(6)[1], _circle_views(8)[7]
+    ([2, 3], [10, 11, 0])
+    """
+    width = views // parties if views % parties == 0 else 3
+    return [[(m * views // parties + i) % views for i in range(width)] for m in range(parties)]

@@ -1,12 +1,12 @@
-"""A party's file as tensors: an encoder fitted on training rows, restored from JSON, applied batch
-by batch.
+"""A party's rows as tensors: an encoder fitted on training rows, restored from JSON, applied batch
+by batch, whatever the source: a file (its path) or tables in memory (`Frame`).
 
-Tables go through `data.features.TableEncoder`. Images are a list column: bytes stay bytes, other
+Tables go through `features.TableEncoder`. Images are a list column: bytes stay bytes, other
 numbers are moved to 0..1 by the training rows' range, and a picture that is not square is padded
 with its darkest value at right or below.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from protoevfl.errors import UserError
 from protoevfl.rows.columns import as_images
-from protoevfl.rows.feature_codes import FeatureSpec
-from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.features import FeatureSpec, TableEncoder
 from protoevfl.rows.files import iter_batches
+from protoevfl.rows.frames import Frame
 
 VERSION = 1
 
@@ -113,43 +113,62 @@ def encoder_from(state: Mapping[str, Any]) -> Encoder:
     return ImageEncoder(state["column"], tuple(state["shape"]), state["low"], state["high"])
 
 
+Source = Path | Frame  # a party's rows: its file, or tables in memory
+
+
 def fit_encoder(
-    path: Path, spec: FeatureSpec, image: ImageSpec | None, keep: NDArray[np.bool_]
+    source: Source,
+    spec: FeatureSpec,
+    image: ImageSpec | None,
+    keep: NDArray[np.bool_] | None = None,
 ) -> Encoder:
-    """An encoder fitted on the rows of `keep` (rows,), in one pass over the file."""
+    """An encoder fitted on the rows of `keep` (rows,), or on all, in one pass over the source."""
     if image is not None:
-        return ImageEncoder.fit(selected(path, [image.column], keep), image)
-    return TableEncoder.fit(iter_batches(path, spec.features), spec, path.name, keep)
+        return ImageEncoder.fit(_batches(source, [image.column], keep), image)
+    return TableEncoder.fit(_batches(source, spec.features), spec, source.name, keep)
 
 
-def selected(path: Path, columns: list[str], keep: NDArray[np.bool_]) -> Iterator[Any]:
-    """The batches of a file, of each only the rows of `keep` (rows,)."""
+def _batches(
+    source: Source, columns: Sequence[str], keep: NDArray[np.bool_] | None = None
+) -> Iterator[Any]:
+    """The batches of a source, of each only the rows of `keep` (rows,)."""
     import pyarrow as pa
 
+    whole = source.batches(columns) if isinstance(source, Frame) else iter_batches(source, columns)
+    if keep is None:
+        yield from whole
+        return
     start = 0
-    for batch in iter_batches(path, columns):
+    for batch in whole:
         mask = keep[start : start + batch.num_rows]
         start += batch.num_rows
         if mask.any():
             yield batch if mask.all() else batch.filter(pa.array(mask))
     if start != len(keep):
         raise UserError(
-            f"{path.name} has {start} rows, {len(keep)} were expected; did the file change?"
+            f"{source.name} has {start} rows, {len(keep)} were expected; did the file change?"
         )
 
 
-def encode_rows(encoder: Encoder, path: Path, rows: NDArray[np.int64], total: int) -> Tensor:
-    """The given rows of a file, encoded, in the given order; holds one batch and the result at a
-    time."""
+def encode_rows(
+    encoder: Encoder, source: Source, rows: NDArray[np.int64] | None = None, total: int = 0
+) -> Tensor:
+    """Rows of a source, encoded; holds one batch and the result at a time.
+
+    rows     which of a file's `total` rows, in this order; None: all rows of a frame
+    """
+    if rows is None:
+        assert isinstance(source, Frame)
+        return _stacked(encoder, _batches(source, encoder.columns), source.rows, source.name)
     keep = np.zeros(total, np.bool_)
     keep[rows] = True
     place = np.cumsum(keep) - 1  # row of the file -> row of the result in file order
-    batches = selected(path, encoder.columns, keep)
-    found = stacked(encoder, batches, int(keep.sum()), path.name)  # (k, ...) in file order
-    return found[torch.from_numpy(place[rows])]
+    batches = _batches(source, encoder.columns, keep)
+    in_file_order = _stacked(encoder, batches, int(keep.sum()), source.name)  # (k, ...)
+    return in_file_order[torch.from_numpy(place[rows])]
 
 
-def stacked(encoder: Encoder, batches: Iterable[Any], rows: int, where: str) -> Tensor:
+def _stacked(encoder: Encoder, batches: Iterable[Any], rows: int, where: str) -> Tensor:
     """All rows of the batches, encoded into one tensor."""
     if isinstance(encoder, TableEncoder):
         return torch.from_numpy(encoder.transform(iter(batches), rows, where))
@@ -159,7 +178,7 @@ def stacked(encoder: Encoder, batches: Iterable[Any], rows: int, where: str) -> 
     )
 
 
-def encoded_batches(encoder: Encoder, path: Path) -> Iterator[Tensor]:
-    """A whole file, batch by batch."""
-    for batch in iter_batches(path, encoder.columns):
-        yield stacked(encoder, [batch], batch.num_rows, path.name)
+def encoded_batches(encoder: Encoder, source: Source) -> Iterator[Tensor]:
+    """A whole source, batch by batch."""
+    for batch in _batches(source, encoder.columns):
+        yield _stacked(encoder, [batch], batch.num_rows, source.name)

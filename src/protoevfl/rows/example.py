@@ -1,9 +1,9 @@
 """Three companies' files to try everything on: a bank with the label, an insurer, a telephone
 company.
 
-`write_example` deals the columns of Credit (UCI, 30,000 customers) or of a small made-up table out
-to three files with partly overlapping customers, in three formats and with three spellings of the
-same ids, and writes the `protoevfl.toml` that goes with them. `new/` holds customers that no
+`write_example` deals the columns of a made-up table out to three files with partly overlapping
+customers, in three formats and with three spellings of the same ids, and writes the
+`protoevfl.toml` that goes with them. `new/` holds customers that no
 training file has, with the truth beside them.
 """
 
@@ -15,19 +15,11 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from protoevfl.errors import UserError
-from protoevfl.rows.files import read_columns, scan
-
 SHARE = 0.75  # of the customers that each company knows
 NEW = 0.2  # of the customers that nobody trained on
 LABEL = "default"
-_CREDIT_LABEL = "default.payment.next.month"
-_CREDIT = {
-    "bank": ["LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE", "PAY_0", "PAY_2"],
-    "insurer": ["PAY_3", "PAY_4", "PAY_5", "PAY_6", *(f"BILL_AMT{i}" for i in range(1, 7))],
-    "telco": [f"PAY_AMT{i}" for i in range(1, 7)],
-}
-_MADE_UP = {
+SEED = 0
+_COLUMNS = {
     "bank": ["income", "age", "branch", "customer_since", "overdraft"],
     "insurer": ["premium", "claims", "region", "bonus"],
     "telco": ["minutes", "late_payments", "tariff", "roaming"],
@@ -35,55 +27,30 @@ _MADE_UP = {
 _FILES = {"bank": "bank.parquet", "insurer": "insurer.csv", "telco": "telco.csv.gz"}
 
 
-def write_example(
-    out_dir: Path | str, source: Path | str = "synthetic", rows: int = 3000, seed: int = 0
-) -> Path:
-    """Write the three files, `new/` and protoevfl.toml into `out_dir`; returns the path of
-    protoevfl.toml. `source` is "synthetic" or the path of Credit as CSV."""
-    made_up = str(source) == "synthetic"
-    table, columns = (
-        (_made_up(rows, seed), _MADE_UP) if made_up else (_credit(Path(source), rows), _CREDIT)
-    )
+def write_example(out_dir: Path | str, rows: int = 3000) -> Path:
+    """Write the three files, `new/` and protoevfl.toml; returns the path of protoevfl.toml."""
+    table = _customers(rows)
     out = Path(out_dir)
     (out / "new").mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     people = rng.permutation(table.num_rows)
     unknown, known = np.split(people, [int(NEW * len(people))])
-    for party, names in columns.items():
+    strangers = pa.array(np.sort(unknown))
+    for party, names in _COLUMNS.items():
         label = [LABEL] if party == "bank" else []
-        own = rng.permutation(known[rng.random(len(known)) < SHARE])
-        _write(
-            out / _FILES[party], table.select(["customer_id", *names, *label]).take(pa.array(own))
-        )
-        _write(
-            out / "new" / _FILES[party],
-            table.select(["customer_id", *names]).take(pa.array(np.sort(unknown))),
-        )
-    _write(
-        out / "new" / "truth.csv",
-        table.select(["customer_id", LABEL]).take(pa.array(np.sort(unknown))),
-    )
+        own = pa.array(rng.permutation(known[rng.random(len(known)) < SHARE]))
+        _write(out / _FILES[party], table.select(["customer_id", *names, *label]).take(own))
+        _write(out / "new" / _FILES[party], table.select(["customer_id", *names]).take(strangers))
+    _write(out / "new" / "truth.csv", table.select(["customer_id", LABEL]).take(strangers))
     path = out / "protoevfl.toml"
-    path.write_text(_toml(() if made_up else ("SEX", "EDUCATION", "MARRIAGE")), encoding="utf-8")
+    path.write_text(_toml(), encoding="utf-8")
     return path
 
 
-def _credit(path: Path, rows: int) -> Any:
-    if _CREDIT_LABEL not in scan(path).names:
-        raise UserError(f"{path.name} is not the Credit table: it has no column '{_CREDIT_LABEL}'")
-    names = [c for part in _CREDIT.values() for c in part]
-    table = read_columns(path, ["ID", *names, _CREDIT_LABEL]).slice(0, rows)
-    label = pa.array(np.where(table[_CREDIT_LABEL].to_numpy() == 1, "yes", "no"))
-    columns = {"customer_id": pa.array(table["ID"].to_numpy() + 100_000)} | {
-        c: table[c] for c in names
-    }
-    return pa.table({**columns, LABEL: label})
-
-
-def _made_up(rows: int, seed: int) -> Any:
+def _customers(rows: int) -> Any:
     """Three hidden traits (means, care, strain) show in every company's columns, and make the
     label."""
-    rng = np.random.default_rng([seed, 7])
+    rng = np.random.default_rng([SEED, 7])
     means, care, strain = rng.normal(size=(3, rows))
 
     def noise(scale: float) -> Any:
@@ -123,13 +90,13 @@ def _write(path: Path, table: Any) -> None:
         pacsv.write_csv(table, sink, pacsv.WriteOptions(quoting_style="needed"))
 
 
-def _toml(categorical: tuple[str, ...]) -> str:
-    codes = f"\ncategorical = {list(categorical)!r}".replace("'", '"') if categorical else ""
+def _toml() -> str:
     parties = "\n".join(
-        f'\n[[party]]\nname = "{name}"\nfile = "{file}"\nid = "customer_id"\nfeatures = "all"{codes * (name == "bank")}'
+        f'\n[[party]]\nname = "{name}"\nfile = "{file}"\nid = "customer_id"\nfeatures = "all"'
         for name, file in _FILES.items()
     )
     return (
         "# Three companies, one question: which of the bank's customers will default?\n"
-        f'version = 1\noutput = "run"\nseed = 0\n\n[label]\nparty = "bank"\ncolumn = "{LABEL}"\n{parties}\n'
+        'version = 1\noutput = "run"\nseed = 0\n\n'
+        f'[label]\nparty = "bank"\ncolumn = "{LABEL}"\n{parties}\n'
     )

@@ -56,7 +56,7 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "protoevfl"
 
 
-def places(root: str | Path | None = None) -> list[Path]:
+def _places(root: str | Path | None = None) -> list[Path]:
     """Folders in the order they are searched; `root` takes the place of $PROTOEVFL_DATA."""
     first = root if root is not None else os.environ.get("PROTOEVFL_DATA")
     return [*([Path(first)] if first else []), DEBIAN, cache_dir()]
@@ -64,7 +64,7 @@ def places(root: str | Path | None = None) -> list[Path]:
 
 def find(file: str, root: str | Path | None = None) -> Path | None:
     """The first place that has `file` (also in a sub-folder fashion-mnist), or None."""
-    for place in places(root):
+    for place in _places(root):
         for path in (place / file, place / "fashion-mnist" / file):
             if path.is_file():
                 return path
@@ -73,13 +73,13 @@ def find(file: str, root: str | Path | None = None) -> Path | None:
 
 def obtain(remote: Remote, root: str | Path | None = None) -> Path:
     """The path of a file, downloaded into the user cache when no place has it."""
-    found = find(remote.file, root)
-    if found is not None:
-        return found
+    path = find(remote.file, root)
+    if path is not None:
+        return path
     tried = []
     for url in remote.urls:
         try:
-            return store(remote, download(url, remote.file))
+            return _store(remote, _download(url, remote.file))
         except (*UNREADABLE, http.client.HTTPException) as error:
             tried.append(f"{url} ({error})")
     raise missing(remote.file, root, tried, remote.advice)
@@ -87,7 +87,7 @@ def obtain(remote: Remote, root: str | Path | None = None) -> Path:
 
 def missing(file: str, root: str | Path | None, tried: list[str], advice: str) -> UserError:
     """The error that says where a file was looked for and how to get it."""
-    folders = ", ".join(str(place) for place in places(root))
+    folders = ", ".join(str(place) for place in _places(root))
     unset = (
         ""
         if root is not None or os.environ.get("PROTOEVFL_DATA")
@@ -97,7 +97,7 @@ def missing(file: str, root: str | Path | None, tried: list[str], advice: str) -
     return UserError(f"{file} not found in {unset}{folders}{online}. {advice}")
 
 
-def download(url: str, title: str) -> bytes:
+def _download(url: str, title: str) -> bytes:
     """The bytes behind a URL, with a progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -110,22 +110,24 @@ def download(url: str, title: str) -> bytes:
         size = int(reply.headers.get("Content-Length") or 0)
         task = bar.add_task(title, total=size or None)
         chunks: list[bytes] = []
-        got = 0
+        size_so_far = 0
         while chunk := reply.read(1 << 18):
             chunks.append(chunk)
-            got += len(chunk)
+            size_so_far += len(chunk)
             bar.update(task, advance=len(chunk))
-            if got > LARGEST:
+            if size_so_far > LARGEST:
                 raise ValueError("larger than any data set here")
     return b"".join(chunks)
 
 
-def store(remote: Remote, packed: bytes) -> Path:
+def _store(remote: Remote, packed: bytes) -> Path:
     """Checks what came and puts it into the user cache, complete or not at all."""
     content = remote.unpack(packed)
-    got = hashlib.sha256(content).hexdigest()
-    if got != remote.sha256:
-        raise ValueError(f"its content has sha256 {got[:12]}..., expected {remote.sha256[:12]}...")
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != remote.sha256:
+        raise ValueError(
+            f"its content has sha256 {digest[:12]}..., expected {remote.sha256[:12]}..."
+        )
     target = cache_dir() / remote.file
     write_whole(target, gzip.compress(content, compresslevel=6, mtime=0))
     return target

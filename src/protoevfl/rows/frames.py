@@ -1,13 +1,47 @@
-"""Tables of any make: pandas, polars, pyarrow, numpy; and `Parties`, several of them with rows that
-can be cut."""
+"""Tables in memory of any make (pandas, polars, pyarrow, numpy): `Frame`, one party's as a source
+of rows, and `Parties`, those of several with rows that can be cut."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protoevfl.errors import UserError
+
+PIXELS = "pixels"  # the name of the column that an array of images stands for
+
+
+class Frame:
+    """One party's tables in memory, one below the other, read as its file would be.
+
+    name     for errors
+    shape    (C, H, W) where the tables are arrays of images, else None
+    """
+
+    def __init__(self, name: str, *parts: Any) -> None:
+        images = [_as_images(part) for part in parts]
+        self.name = name
+        self.shape = None if images[0] is None else images[0].shape[1:]
+        if self.shape is None:
+            self.tables = [_as_table(part, name) for part in parts]
+            return
+        if any(x is None or x.shape[1:] != self.shape for x in images):
+            raise UserError(f"{name}: images of the shape {self.shape} are expected")
+        self.tables = [_pixel_column(x) for x in images if x is not None]
+
+    @property
+    def rows(self) -> int:
+        return sum(table.num_rows for table in self.tables)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.tables[0].column_names)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        for table in self.tables:
+            if table.num_rows:
+                yield table.select(list(columns))
 
 
 class Parties:
@@ -19,20 +53,14 @@ class Parties:
 
     def __init__(self, tables: Mapping[str, Any]) -> None:
         self.tables = {str(name): table for name, table in tables.items()}
-        counts = {name: row_count(table) for name, table in self.tables.items()}
-        if len(set(counts.values())) != 1:
-            raise UserError(
-                "the parties' tables must have the same rows in the same order; their numbers are "
-                f"{counts}"
-            )
-        self.shape = (next(iter(counts.values())), len(self.tables))
+        self.shape = (same_rows(self.tables), len(self.tables))
 
     @classmethod
     def split(cls, frame: Any, columns: Mapping[str, Any]) -> "Parties":
         """Names (or numbers, for numpy) of the columns that belong to each party."""
         if isinstance(frame, np.ndarray):
-            return cls({name: frame[:, list(some)] for name, some in columns.items()})
-        return cls({name: frame[list(some)] for name, some in columns.items()})
+            return cls({name: frame[:, list(own)] for name, own in columns.items()})
+        return cls({name: frame[list(own)] for name, own in columns.items()})
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -48,6 +76,17 @@ def row_count(table: Any) -> int:
     return int(table.num_rows if hasattr(table, "num_rows") else len(table))
 
 
+def same_rows(tables: Mapping[str, Any]) -> int:
+    """How many rows all of the tables have."""
+    counts = {name: row_count(table) for name, table in tables.items()}
+    if len(set(counts.values())) != 1:
+        raise UserError(
+            "the parties' tables must have the same rows in the same order; their numbers are "
+            f"{counts}"
+        )
+    return next(iter(counts.values()))
+
+
 def take(table: Any, rows: NDArray[np.int64]) -> Any:
     """Some rows of a table, in that order, in the same make."""
     if hasattr(table, "iloc"):
@@ -57,7 +96,7 @@ def take(table: Any, rows: NDArray[np.int64]) -> Any:
     return table[rows] if hasattr(table, "shape") else [table[i] for i in rows]
 
 
-def as_images(table: Any) -> NDArray[Any] | None:
+def _as_images(table: Any) -> NDArray[Any] | None:
     """(n, c, h, w) as it is, (n, h, w) with one channel; None for anything else."""
     if not isinstance(table, np.ndarray) or table.ndim not in (3, 4):
         return None
@@ -67,7 +106,16 @@ def as_images(table: Any) -> NDArray[Any] | None:
     return images
 
 
-def as_table(table: Any, name: str) -> Any:
+def _pixel_column(images: NDArray[Any]) -> Any:
+    """A table with one list of C * H * W numbers per row."""
+    import pyarrow as pa
+
+    size = int(np.prod(images.shape[1:]))
+    values = pa.array(np.ascontiguousarray(images).reshape(-1))
+    return pa.table({PIXELS: pa.FixedSizeListArray.from_arrays(values, size)})
+
+
+def _as_table(table: Any, name: str) -> Any:
     """A pyarrow Table; numpy columns are called x0, x1, ..."""
     import pyarrow as pa
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from protoevfl.errors import UserError
 
-VERSION = 1  # raise it whenever `normalise` gives a different text for any id
+VERSION = 1  # raise it whenever `_normalise` gives a different text for any id
 MISSING = frozenset({"", "nan", "null", "none", "na", "n/a", "#n/a", "nat", "<na>"})
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
 _EXACT = 2**53  # above it a float no longer tells neighbouring whole numbers apart
@@ -68,10 +68,10 @@ class Ids:
     rules: IdRules
 
 
-def normalise(value: object, rules: IdRules = IdRules()) -> str | None:  # noqa: B008 (frozen)
+def _normalise(value: object, rules: IdRules = IdRules()) -> str | None:  # noqa: B008 (frozen)
     """The one spelling of an id, or None where it is missing.
 
-    >>> [normalise(v) for v in (123, "123", 123.0, "123.0", " 123\\u00a0", "00123", "")]
+    >>> [_normalise(v) for v in (123, "123", 123.0, "123.0", " 123\\u00a0", "00123", "")]
     ['123', '123', '123', '123', '123', '00123', None]
     """
     if isinstance(value, str):
@@ -93,10 +93,10 @@ def normalise(value: object, rules: IdRules = IdRules()) -> str | None:  # noqa:
     raise UserError(f"ids must be text, whole numbers or dates, not {type(value).__name__}")
 
 
-def join(parts: Sequence[str]) -> str:
+def _join(parts: Sequence[str]) -> str:
     """Several columns as one id; lengths first, so that ("a", "bc") and ("ab", "c") differ.
 
-    >>> join(["a", "bc"]), join(["ab", "c"]), join(["7"])
+    >>> _join(["a", "bc"]), _join(["ab", "c"]), _join(["7"])
     ('1:a2:bc', '2:ab1:c', '7')
     """
     return parts[0] if len(parts) == 1 else "".join(f"{len(p)}:{p}" for p in parts)
@@ -211,13 +211,13 @@ def _number(value: Any) -> str | None:
 
 def _spellings(columns: Sequence[Iterable[Any]], rules: IdRules, where: str) -> list[str | None]:
     try:
-        parts = [[normalise(v, rules) for v in column] for column in columns]
+        parts = [[_normalise(v, rules) for v in column] for column in columns]
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     if len(parts) == 1:
         return parts[0]
     return [
-        None if any(p is None for p in row) else join([p for p in row if p is not None])
+        None if any(p is None for p in row) else _join([p for p in row if p is not None])
         for row in zip(*parts)
     ]
 
@@ -239,4 +239,7 @@ def _refuse(missing: list[int], repeated: dict[int, int], where: str) -> None:
 
 def _name(rows: list[int]) -> str:
     """Rows as a person counts them: 1 is the first row below the header."""
-    return f"row{'s' * (len(rows) > 1)} {', '.join(str(r + 1) for r in rows[:5])}{' ...' * (len(rows) > 5)}"
+    return (
+        f"row{'s' * (len(rows) > 1)} "
+        f"{', '.join(str(r + 1) for r in rows[:5])}{' ...' * (len(rows) > 5)}"
+    )

@@ -1,6 +1,7 @@
 """Tables in memory as what training needs: names, class numbers, encoders, party tables."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.rows.encoders import Encoder, ImageEncoder, stacked
-from protoevfl.rows.feature_codes import FeatureSpec
-from protoevfl.rows.features import TableEncoder
-from protoevfl.rows.frames import Parties, as_images, as_table, row_count, take
-from protoevfl.rows.table import OwnRows, PartyTable
+from protoevfl.rows.encoders import Encoder, ImageEncoder, ImageSpec, encode_rows, fit_encoder
+from protoevfl.rows.features import FeatureSpec, TableEncoder
+from protoevfl.rows.frames import PIXELS, Frame, Parties, same_rows, take
+from protoevfl.rows.table import Further, OwnRows, PartyTable
 
-PIXELS = "pixels"  # the name of the column that an array of images stands for
+Places = NDArray[np.int64]
 
 
 def named(parties: Any, least: int = 2) -> dict[str, Any]:
@@ -26,20 +26,10 @@ def named(parties: Any, least: int = 2) -> dict[str, Any]:
         parties = {f"party_{m}": table for m, table in enumerate(parties)}
     if not isinstance(parties, Mapping):
         raise UserError("give the parties as {name: table}, a list of tables, or Parties(...)")
-    found = {str(name): table for name, table in parties.items() if table is not None}
-    if len(found) < least:
-        raise UserError(f"{least} or more parties are needed, {len(found)} given")
-    return found
-
-
-def same_rows(tables: Mapping[str, Any]) -> int:
-    counts = {name: row_count(table) for name, table in tables.items()}
-    if len(set(counts.values())) > 1:
-        raise UserError(
-            "the parties' tables must have the same rows in the same order; their numbers are "
-            f"{counts}"
-        )
-    return next(iter(counts.values()))
+    tables = {str(name): table for name, table in parties.items() if table is not None}
+    if len(tables) < least:
+        raise UserError(f"{least} or more parties are needed, {len(tables)} given")
+    return tables
 
 
 def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -63,67 +53,107 @@ def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[An
     return codes, classes
 
 
+@dataclass(frozen=True)
+class RowKinds:
+    """Rows of the tables by who has them and what is known of them."""
+
+    aligned: Places  # everybody has them, labelled
+    further: Places  # the first party and some others have them, labelled
+    has: NDArray[np.bool_]  # (M, n): which party has which row
+
+    @classmethod
+    def of(cls, has: NDArray[np.bool_], codes: NDArray[np.int64]) -> "RowKinds":
+        """codes (n,): class numbers, -1 without a label."""
+        common = has.all(0)
+        labelled = has[0] & (codes >= 0)
+        aligned = np.flatnonzero(labelled & common)
+        if not len(aligned):
+            raise UserError("no row that all parties have is labelled; at least some must be")
+        return cls(aligned, np.flatnonzero(labelled & has[1:].any(0) & ~common), has)
+
+    def further_of(self, party: int) -> Places:
+        """Those of the further rows that a party has."""
+        places: Places = self.further[self.has[party, self.further]]
+        return places
+
+    def own(self, party: int) -> Places:
+        """A party's other rows: part of its pool."""
+        alone = self.has[party].copy()
+        alone[self.aligned] = False
+        alone[self.further] = False
+        return np.flatnonzero(alone)
+
+
+def who_has(tables: Mapping[str, Any], present: Mapping[str, Any] | None) -> NDArray[np.bool_]:
+    """(M, n): which party has which row; a party that `present` does not name has all of them."""
+    rows = same_rows(tables)
+    if stray := sorted(set(present or {}) - set(tables)):
+        raise UserError(
+            f"present has '{stray[0]}', which is not among the parties {', '.join(tables)}"
+        )
+    everywhere = np.ones(rows, np.bool_)
+    masks = [np.asarray((present or {}).get(name, everywhere), np.bool_) for name in tables]
+    for name, mask in zip(tables, masks, strict=True):
+        if mask.shape != (rows,):
+            raise UserError(f"present['{name}'] must have {rows} entries, one per row")
+    return np.stack(masks)
+
+
 def prepare(
-    name: str, table: Any, pool: Any, known: NDArray[np.int64], unknown: NDArray[np.int64]
+    name: str, table: Any, pool: Any, kinds: RowKinds, party: int
 ) -> tuple[Encoder, PartyTable]:
-    """The encoder, fitted on all the party's rows, and its table."""
-    parts = [take(table, known), take(table, unknown), *([] if pool is None else [pool])]
-    encoder = _fit(name, parts)
-    rows = [encode(encoder, part, name) for part in parts if row_count(part)]
-    aligned, others = rows[0], rows[1:]
-    own = torch.cat(others) if others else aligned
+    """The encoder, fitted on all the party's rows, and its table.
+
+    pool    the party's rows beyond those of `table`
+    party   its place among the parties
+    """
+    places = (kinds.aligned, kinds.further_of(party), kinds.own(party))
+    frame = Frame(name, *(take(table, rows) for rows in places), *([] if pool is None else [pool]))
+    for part in frame.tables:
+        if missing := [c for c in frame.columns if c not in part.column_names]:
+            raise UserError(f"{name}: the pool has no column '{missing[0]}'")
+    image = None if frame.shape is None else ImageSpec(PIXELS, frame.shape)
+    encoder = fit_encoder(frame, FeatureSpec(frame.columns), image)
+    rows = encode_rows(encoder, frame)
+    first, second = len(places[0]), len(places[0]) + len(places[1])
+    aligned, further, others = rows[:first], rows[first:second], rows[second:]
+    own = others if len(others) else aligned
     numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
-    return encoder, PartyTable(name, own, aligned, aligned[:0], encoder.spans, numbers)
+    table = PartyTable(name, own, aligned, aligned[:0], encoder.spans, numbers, further)
+    return encoder, table
 
 
 def own_rows(
     active: PartyTable,
-    labels: NDArray[np.int64],
-    unlabelled: int,
-    pool_labels: NDArray[np.int64] | None,
-) -> OwnRows | None:
-    """What the first party's own model learns from; None without labels of its pool.
-
-    labels        (N_a,) of the shared rows that have one
-    unlabelled    shared rows without a label; they stand first in the pool
-    pool_labels   of its further rows
-    """
-    if pool_labels is None or not (pool_labels >= 0).any():
-        return None
-    known = np.concatenate([labels, np.full(unlabelled, -1, np.int64), pool_labels])
-    rows = torch.cat([active.aligned, active.pool])
-    return OwnRows(rows, torch.from_numpy(known), active.query, len(active.aligned))
-
-
-def _fit(name: str, parts: Sequence[Any]) -> Encoder:
-    if (images := as_images(parts[0])) is not None:
-        others = [found for part in parts if (found := as_images(part)) is not None and len(found)]
-        low, high = (0.0, 1.0) if images.dtype == np.uint8 else _range(others)
-        return ImageEncoder(PIXELS, images.shape[1:], low, high)
-    tables = [as_table(part, name) for part in parts]
-    spec = FeatureSpec(tuple(tables[0].column_names))
-    return TableEncoder.fit(iter(_batches(tables, name)), spec, name)
-
-
-def _range(images: Sequence[NDArray[Any]]) -> tuple[float, float]:
-    return min(0.0, *(float(x.min()) for x in images)), max(1.0, *(float(x.max()) for x in images))
-
-
-def _batches(tables: Sequence[Any], name: str) -> Iterator[Any]:
-    for table in tables:
-        if missing := [c for c in tables[0].column_names if c not in table.column_names]:
-            raise UserError(f"{name}: the pool has no column '{missing[0]}'")
-        if table.num_rows:
-            yield table.select(tables[0].column_names)
+    kinds: RowKinds,
+    codes: NDArray[np.int64],
+    pool_codes: NDArray[np.int64] | None,
+) -> tuple[OwnRows | None, Further | None]:
+    """What the first party's own model learns from, where it has labels beyond those of the rows
+    that everybody has; codes (n,) of the tables' rows, pool_codes of its further pool."""
+    alone = kinds.own(0)
+    rest = codes[alone]
+    if pool_codes is not None:
+        rest = np.concatenate([rest, pool_codes])
+    if not len(kinds.further) and not (rest >= 0).any():
+        return None, None
+    assert active.further is not None
+    parts = [active.aligned, active.further, *([active.pool] if len(rest) else [])]
+    known = np.concatenate([codes[kinds.aligned], codes[kinds.further], rest])
+    shared = len(kinds.aligned) + len(kinds.further)
+    own = OwnRows(torch.cat(parts), torch.from_numpy(known), active.query, shared)
+    if not len(kinds.further):
+        return own, None
+    has = torch.from_numpy(kinds.has[:, kinds.further])
+    return own, Further(torch.from_numpy(codes[kinds.further]), has)
 
 
 def encode(encoder: Encoder, table: Any, name: str) -> Tensor:
+    """New rows of a party."""
+    frame = Frame(name, table)
     if isinstance(encoder, ImageEncoder):
-        images = as_images(table)
-        if images is None or images.shape[1:] != encoder.shape:
+        if frame.shape != encoder.shape:
             raise UserError(f"{name}: images of the shape {encoder.shape} are expected")
-        return torch.from_numpy(encoder.pixels(images))
-    found = as_table(table, name)
-    if missing := [c for c in encoder.columns if c not in found.column_names]:
+    elif missing := [c for c in encoder.columns if c not in frame.columns]:
         raise UserError(f"{name} has no column '{missing[0]}'; the model was fitted with it")
-    return stacked(encoder, [found.select(encoder.columns)], found.num_rows, name)
+    return encode_rows(encoder, frame)

@@ -29,9 +29,9 @@ def encode_labels(
             "it into classes"
         )
     texts = as_texts(column, where)
-    found = [value for value in texts.unique().to_pylist() if value is not None]
-    names = tuple(classes) or _ordered(found)
-    if unknown := sorted(set(found) - set(names)):
+    present = [value for value in texts.unique().to_pylist() if value is not None]
+    names = tuple(classes) or _ordered(present)
+    if unknown := sorted(set(present) - set(names)):
         raise UserError(
             f"{where} holds '{unknown[0]}', which is not among the classes {', '.join(names)}"
         )
@@ -40,7 +40,7 @@ def encode_labels(
             f"{where} holds {len(names)} different values; a label must be a class, of which "
             f"{MOST} at most"
         )
-    if not found:
+    if not present:
         raise UserError(f"{where} holds no label at all")
     if len(names) < 2:
         raise UserError(

@@ -27,7 +27,7 @@ DISTANCE = 2.6
 DRAWN = 256  # pixels a side before averaging
 
 
-def read_off(path: Path) -> tuple[Array, Array]:
+def _read_off(path: Path) -> tuple[Array, Array]:
     """Vertices (V, 3) float64 and triangles (F, 3) int64 of an OFF file; polygons become fans of
     triangles.
 
@@ -56,14 +56,14 @@ def _triangles(lines: list[str]) -> Array:
     return np.array(fans, dtype=np.int64).reshape(-1, 3)
 
 
-def normalise(points: Array) -> Array:
+def _normalise(points: Array) -> Array:
     """Centred on the bounding box, the farthest vertex at distance 1."""
     centred = points - (points.min(axis=0) + points.max(axis=0)) / 2
     unit: Array = centred / max(float(np.linalg.norm(centred, axis=1).max()), 1e-12)
     return unit
 
 
-def camera_points(points: Array, azimuth: float, elevation: float = ELEVATION) -> Array:
+def _camera_points(points: Array, azimuth: float, elevation: float = ELEVATION) -> Array:
     """Coordinates (right, up, depth) from a camera at (azimuth, elevation, DISTANCE) that looks at
     the origin."""
     a, e = np.deg2rad(azimuth), np.deg2rad(elevation)
@@ -75,19 +75,19 @@ def camera_points(points: Array, azimuth: float, elevation: float = ELEVATION) -
     return seen
 
 
-def render_views(path: Path, size: int) -> Array:
+def _render_views(path: Path, size: int) -> Array:
     """The twelve views of one mesh: (12, size, size) uint8."""
-    points, triangles = read_off(path)
-    points = normalise(points)
+    points, triangles = _read_off(path)
+    points = _normalise(points)
     focal = np.sqrt(DISTANCE**2 - 1)  # the unit sphere touches the frame
     step = DRAWN // size
-    views = [draw(camera_points(points, a), triangles, focal, DRAWN) for a in AZIMUTHS]
+    views = [draw(_camera_points(points, a), triangles, focal, DRAWN) for a in AZIMUTHS]
     blocks = np.stack(views).reshape(len(views), size, step, size, step)
     means: Array = np.rint(blocks.mean(axis=(2, 4)))
     return means.astype(np.uint8)
 
 
-def list_meshes(directory: Path) -> tuple[tuple[str, ...], list[tuple[int, int, Path]]]:
+def _list_meshes(directory: Path) -> tuple[tuple[str, ...], list[tuple[int, int, Path]]]:
     """Class names and (split, class, path) of every mesh: train first, by class, then by object
     number."""
     inner = directory / "ModelNet10"
@@ -126,10 +126,10 @@ def render_modelnet10(
     """
     if size < 1 or DRAWN % size:
         raise UserError(f"size must divide {DRAWN}, for example 32 or 64, not {size}")
-    names, meshes = list_meshes(Path(directory))
+    names, meshes = _list_meshes(Path(directory))
     views = np.zeros((len(meshes), len(AZIMUTHS), size, size), dtype=np.uint8)
     paths = [path for _, _, path in meshes]
-    job = partial(render_views, size=size)
+    job = partial(_render_views, size=size)
     workers = workers or os.cpu_count() or 1
     if workers > 1:
         with ProcessPoolExecutor(workers) as pool:

@@ -36,7 +36,7 @@ Progress = Callable[[int, int], None]  # (done, total)
 
 def new_key() -> bytes:
     """A fresh secret exponent, from the library's cryptographic source."""
-    require()
+    _require()
     from private_set_intersection.python import client
 
     secret: bytes = client.CreateWithNewKey(True).GetPrivateKeyBytes()
@@ -55,7 +55,7 @@ def table(points: Points) -> NDArray[Any]:
     return np.frombuffer(points, dtype=f"S{POINT}")
 
 
-def require() -> None:
+def _require() -> None:
     """Say what to install when openmined-psi is not there."""
     if find_spec("private_set_intersection") is None:
         raise UserError(
@@ -121,7 +121,7 @@ class Curve:
 def curve(processes: int = 0, ids: int | None = None) -> Iterator[Curve]:
     """A `Curve` whose workers end with the block; 0 processes means one a core, few `ids` means
     none at all."""
-    require()
+    _require()
     count = processes or (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )

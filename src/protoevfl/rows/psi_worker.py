@@ -1,7 +1,7 @@
 """The two curve operations of private set intersection, and a process that performs them for
 `psi.py`.
 
-    encrypt(k, ids) = H(id)^k        reencrypt(k, points) = point^k        (P-256, order of the list kept)
+    encrypt(k, ids) = H(id)^k    reencrypt(k, points) = point^k    (P-256, order of the list kept)
 
 Both are methods of openmined-psi. Run as a script this file reads jobs from its standard input and
 writes results to its standard output until the input ends; keys travel through that pipe only,
@@ -21,14 +21,14 @@ RESULT = struct.Struct(">cI")  # b"+" or b"!" (then the text of an error), bytes
 ENCRYPT, REENCRYPT = b"E", b"R"
 
 
-def encrypt(key: bytes, ids: list[str]) -> bytes:
+def _encrypt(key: bytes, ids: list[str]) -> bytes:
     """H(id)^key for each id, POINT bytes each, in the order of `ids`."""
     from private_set_intersection.python import client
 
     return b"".join(client.CreateFromKey(key, True).CreateRequest(ids).encrypted_elements)
 
 
-def reencrypt(key: bytes, points: bytes) -> bytes:
+def _reencrypt(key: bytes, points: bytes) -> bytes:
     """point^key for each point, in order; raises on bytes that are not points of the curve."""
     from private_set_intersection.python import Request, server
 
@@ -39,7 +39,7 @@ def reencrypt(key: bytes, points: bytes) -> bytes:
 
 def perform(operation: bytes, key: bytes, payload: bytes) -> bytes:
     """One job: the ids of ENCRYPT are a JSON list, the points of REENCRYPT are joined bytes."""
-    return encrypt(key, json.loads(payload)) if operation == ENCRYPT else reencrypt(key, payload)
+    return _encrypt(key, json.loads(payload)) if operation == ENCRYPT else _reencrypt(key, payload)
 
 
 def serve(jobs: BinaryIO, results: BinaryIO) -> None:

@@ -20,24 +20,24 @@ LARGEST_BATCH = 4_000_000  # pixels drawn at once
 def draw(points: Array, triangles: Array, focal: float, size: int) -> Array:
     """(V, 3) camera coordinates (right, up, depth > 0) and (F, 3) faces -> (size, size) float64
     grey, top row first."""
-    screen, inverse = project(points, focal, size)
+    screen, inverse = _project(points, focal, size)
     corners, depth = screen[triangles], inverse[triangles]  # (F, 3, 2), (F, 3)
-    plane, solid = inverse_depth_planes(corners, depth)
+    plane, solid = _inverse_depth_planes(corners, depth)
     faces = np.flatnonzero(solid)
     best = np.zeros(size * size)  # inverse depth of the nearest face so far; 0: background
     owner = np.full(size * size, -1)
-    line_face, line_y, left, right = scan_lines(corners, faces, size)
-    for part in batches(right - left):
-        face, y, x = spread(line_face[part], line_y[part], left[part], right[part])
+    line_face, line_y, left, right = _scan_lines(corners, faces, size)
+    for part in _batches(right - left):
+        face, y, x = _spread(line_face[part], line_y[part], left[part], right[part])
         # inverse depth at integer pixels
         value = plane[face, 0] * x + plane[face, 1] * y + plane[face, 2]
-        nearest(y * size + x, face, value, best, owner)
-    grey = np.append(shade(points[triangles]), 0.0)  # the last one is for owner -1
+        _nearest(y * size + x, face, value, best, owner)
+    grey = np.append(_shade(points[triangles]), 0.0)  # the last one is for owner -1
     image: Array = grey[owner].reshape(size, size)
     return image
 
 
-def project(points: Array, focal: float, size: int) -> tuple[Array, Array]:
+def _project(points: Array, focal: float, size: int) -> tuple[Array, Array]:
     """Pixel coordinates (V, 2) with centres of pixels at whole numbers, and inverse depth (V,)."""
     inverse = 1.0 / np.maximum(points[:, 2], 1e-9)
     # -1..1 within the frame
@@ -45,7 +45,7 @@ def project(points: Array, focal: float, size: int) -> tuple[Array, Array]:
     return np.stack([(right + 1) * size / 2 - 0.5, (1 - up) * size / 2 - 0.5], axis=1), inverse
 
 
-def inverse_depth_planes(corners: Array, depth: Array) -> tuple[Array, Array]:
+def _inverse_depth_planes(corners: Array, depth: Array) -> tuple[Array, Array]:
     """(F, 3) coefficients of 1/z = a x + b y + c on the screen, and which faces have an area
     (F,)."""
     (ax, ay), (bx, by) = (corners[:, 1] - corners[:, 0]).T, (corners[:, 2] - corners[:, 0]).T
@@ -59,14 +59,14 @@ def inverse_depth_planes(corners: Array, depth: Array) -> tuple[Array, Array]:
     ), solid
 
 
-def scan_lines(corners: Array, faces: Array, size: int) -> tuple[Array, Array, Array, Array]:
+def _scan_lines(corners: Array, faces: Array, size: int) -> tuple[Array, Array, Array, Array]:
     """Face, row and pixel range [left, right) of every row that a face covers."""
     ys = corners[faces, :, 1]  # (f, 3)
     top = np.clip(np.ceil(ys.min(axis=1)), 0, size).astype(np.int64)
     bottom = np.clip(np.ceil(ys.max(axis=1)), 0, size).astype(np.int64)
     count = np.maximum(bottom - top, 0)
     face = np.repeat(faces, count)  # (L,)
-    y = np.repeat(top, count) + places(count)
+    y = np.repeat(top, count) + _places(count)
     start, end = corners[face], np.roll(corners[face], -1, axis=1)  # (L, 3, 2) edges
     crosses = (start[..., 1] <= y[:, None]) != (end[..., 1] <= y[:, None])  # two of three edges
     slope = (end[..., 0] - start[..., 0]) / np.where(crosses, end[..., 1] - start[..., 1], 1.0)
@@ -76,10 +76,10 @@ def scan_lines(corners: Array, faces: Array, size: int) -> tuple[Array, Array, A
     return face, y, np.maximum(np.ceil(left), 0).astype(np.int64), np.ceil(right).astype(np.int64)
 
 
-def places(count: Array) -> Array:
+def _places(count: Array) -> Array:
     """0, 1, ... within each of the runs.
 
-    >>> places(np.array([2, 0, 3])).tolist()
+    >>> _places(np.array([2, 0, 3])).tolist()
     [0, 1, 0, 1, 2]
     """
     ends = np.cumsum(count)
@@ -87,7 +87,7 @@ def places(count: Array) -> Array:
     return run
 
 
-def batches(width: Array) -> list[slice]:
+def _batches(width: Array) -> list[slice]:
     """Consecutive scan lines, about LARGEST_BATCH pixels at a time."""
     total = np.cumsum(np.maximum(width, 0))
     cuts = np.searchsorted(
@@ -97,13 +97,13 @@ def batches(width: Array) -> list[slice]:
     return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
 
 
-def spread(face: Array, y: Array, left: Array, right: Array) -> tuple[Array, Array, Array]:
+def _spread(face: Array, y: Array, left: Array, right: Array) -> tuple[Array, Array, Array]:
     """Face, row and column of every pixel of the scan lines."""
     width = np.maximum(right - left, 0)
-    return np.repeat(face, width), np.repeat(y, width), np.repeat(left, width) + places(width)
+    return np.repeat(face, width), np.repeat(y, width), np.repeat(left, width) + _places(width)
 
 
-def nearest(pixel: Array, face: Array, value: Array, best: Array, owner: Array) -> None:
+def _nearest(pixel: Array, face: Array, value: Array, best: Array, owner: Array) -> None:
     """Keeps, for each pixel, the face with the largest inverse depth; of equals the first."""
     order = np.lexsort((-face, value, pixel))  # the last entry of a pixel is the nearest
     pixel, face, value = pixel[order], face[order], value[order]
@@ -113,7 +113,7 @@ def nearest(pixel: Array, face: Array, value: Array, best: Array, owner: Array) 
     best[pixel[wins]], owner[pixel[wins]] = value[wins], face[wins]
 
 
-def shade(corners: Array) -> Array:
+def _shade(corners: Array) -> Array:
     """(F, 3, 3) camera coordinates of the corners -> (F,) grey."""
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-12)

@@ -73,9 +73,8 @@ def aligned_counts(spec: SplitSpec, frequency: Array) -> Array:
     caps, classes = frequency // 2, len(frequency)
     if not classes <= spec.aligned <= caps.sum():
         raise UserError(
-            f"{spec.dataset} has {frequency.sum():,} train rows in {classes} classes: "
-            f"{classes} to {caps.sum():,} aligned rows fit (at most half of a class), not "
-            f"{spec.aligned:,}"
+            f"{spec.dataset} has {frequency.sum():,} train rows in {classes} classes: {classes} to "
+            f"{caps.sum():,} aligned rows fit (at most half of a class), not {spec.aligned:,}"
         )
     rates = frequency / frequency.sum() if classes == 2 else np.full(classes, 1 / classes)
     counts: Array = np.minimum(np.maximum(np.floor(rates * spec.aligned).astype(np.int64), 1), caps)
@@ -99,8 +98,7 @@ def kept_counts(spec: SplitSpec, aligned: Array) -> Array:
         if short:
             raise UserError(
                 f"few_shot with {spec.shots} rows: class {short[0]} has only {aligned[short[0]]} "
-                "aligned rows; "
-                f"ask for fewer rows or more than {spec.aligned} aligned ones"
+                f"aligned rows; ask for fewer rows or more than {spec.aligned} aligned ones"
             )
         kept[chosen] = spec.shots
     return kept
@@ -129,7 +127,7 @@ def pool_rows(spec: SplitSpec, left: Array) -> tuple[int, list[str]]:
     return fits, [f"note: {spec.parties} pools of {default:,} rows do not fit; {fits:,} rows each"]
 
 
-def wanted_shares(spec: SplitSpec, pool: int, left: Array, seed: int) -> Array:
+def _wanted_shares(spec: SplitSpec, pool: int, left: Array, seed: int) -> Array:
     """(M, Z) class shares of the requested profile."""
     given = spec.gammas if spec.gammas else GAMMAS.get(spec.dataset, (10.0,))
     if min(given) < 1:
@@ -142,7 +140,7 @@ def wanted_shares(spec: SplitSpec, pool: int, left: Array, seed: int) -> Array:
 
 def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Array, list[str]]:
     """(M, Z) pool rows of each class (rule 2), and a note where the profile had to give way."""
-    wanted = wanted_shares(spec, pool, left, seed)
+    wanted = _wanted_shares(spec, pool, left, seed)
     counts = profiles.nearest_counts(wanted, pool, left)
     need = np.ceil(pool * wanted.sum(axis=0) - 1e-9).astype(np.int64)  # (Z,)
     short = [f"class {z} has {left[z]:,} of {need[z]:,}" for z in np.flatnonzero(need > left)]
@@ -150,7 +148,7 @@ def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Arr
         return counts, []
     text, fits = (
         f"rows left for the profile: {', '.join(short)}",
-        exact_pool(spec, pool, left, seed),
+        _exact_pool(spec, pool, left, seed),
     )
     possible = fits >= len(left)  # a pool has a row of each class
     if spec.exact:
@@ -169,10 +167,10 @@ def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Arr
     return counts, [f"note: profile adapted, {text}; {met}"]
 
 
-def exact_pool(spec: SplitSpec, pool: int, left: Array, seed: int) -> int:
+def _exact_pool(spec: SplitSpec, pool: int, left: Array, seed: int) -> int:
     """A number of pool rows, not above `pool`, for which the profile is met exactly."""
     while pool > 0:
-        need = pool * wanted_shares(spec, pool, left, seed).sum(axis=0)
+        need = pool * _wanted_shares(spec, pool, left, seed).sum(axis=0)
         if (np.ceil(need - 1e-9) <= left).all():
             break
         pool = min(pool - 1, int((left / need).min() * pool))

@@ -1,16 +1,17 @@
-"""Which rows are aligned, which lie in whose pool, which are test rows.
+"""Which rows of a data set are aligned, which lie in whose pool, which are test rows; and the
+parties' tables that come of it.
 
 Rules, in the order they apply (all draws from numpy Generators of (seed, purpose)):
 
-1. Aligned rows: with more than two classes as many of each class, remaining rows to the classes with most rows;
-   with two classes the natural rates. A class gives at most half of its train rows; what it cannot
-   give comes from the others (ModelNet-10 has 106 bathtubs: 53 can be aligned).
-2. Pools: disjoint, none of the aligned rows, at least one row of every class at every party. The requested
-   profile is met exactly where the rows suffice, else as nearly as they allow
+1. Aligned rows: with more than two classes as many of each class, remaining rows to the classes
+   with most rows; with two classes the natural rates. A class gives at most half of its train rows;
+   what it cannot give comes from the others (ModelNet-10 has 106 bathtubs: 53 can be aligned).
+2. Pools: disjoint, none of the aligned rows, at least one row of every class at every party. The
+   requested profile is met exactly where the rows suffice, else as nearly as they allow
    (`profiles.nearest_counts`), and the summary says so; `exact=True` makes that an error.
-3. Setting: `few_shot` keeps `shots` aligned rows of the given classes, `zero_shot` none. `aligned` counts before
-   this removal, and the removed rows go to nobody, so pools are the same in all settings of one
-   seed.
+3. Setting: `few_shot` keeps `shots` aligned rows of the given classes, `zero_shot` none. `aligned`
+   counts before this removal, and the removed rows go to nobody, so pools are the same in all
+   settings of one seed.
 
 For one seed the aligned rows of a smaller N_a are among those of a larger one.
 """
@@ -25,10 +26,12 @@ from torch import Tensor
 
 from protoevfl.errors import UserError
 from protoevfl.rows import split_counts
-from protoevfl.rows.dataset import Array, Dataset
+from protoevfl.rows.dataset import Array, Dataset, party_views
+from protoevfl.rows.encoders import encode_rows, fit_encoder
+from protoevfl.rows.features import FeatureSpec, TableEncoder
+from protoevfl.rows.frames import Frame
 from protoevfl.rows.split_counts import SplitSpec
-
-__all__ = ["Split", "SplitSpec", "make_split", "split_dataset"]
+from protoevfl.rows.table import Labels, PartyTable
 
 ROWS, ORDER = 0, 2  # purposes of random draws; 1 is for the profile
 
@@ -106,8 +109,11 @@ class Split:
         """The split in a few lines of text."""
         measures = self.imbalance()
         lines = [
-            f"{self.spec.dataset}: {len(self.aligned):,} aligned rows {list(self.aligned_counts)}, "
-            f"{len(self.test):,} test rows, setting {self.spec.setting} {list(self.spec.classes) or ''}".rstrip()
+            (
+                f"{self.spec.dataset}: {len(self.aligned):,} aligned rows "
+                f"{list(self.aligned_counts)}, {len(self.test):,} test rows, setting "
+                f"{self.spec.setting} {list(self.spec.classes) or ''}"
+            ).rstrip()
         ]
         for m, row in enumerate(self.counts):
             gamma, mid, wcs = (measures[key][m] for key in ("gamma", "mid", "wcs"))
@@ -149,8 +155,7 @@ def make_split(
     if spec.overlap * (spec.parties - 1) > len(drawn[1]):
         raise UserError(
             f"an overlap of {spec.overlap} rows with each of {spec.parties - 1} parties needs more "
-            "than the "
-            f"{len(drawn[1])} rows of the active party's pool"
+            f"than the {len(drawn[1])} rows of the active party's pool"
         )
     numbers = torch.arange(len(labels)) if rows is None else rows
     return Split(
@@ -177,3 +182,50 @@ def _draw(labels: Array, aligned: Array, kept: Array, counts: Array, seed: int) 
             parts[1 + m].append(order[cuts[m] : cuts[m + 1]])
     shuffle = np.random.default_rng([seed, ORDER])
     return [shuffle.permutation(np.concatenate(part)) for part in parts]
+
+
+def party_tables(dataset: Dataset, split: Split) -> list[PartyTable]:
+    """The table of each party; scalers are fitted on its own pool and aligned rows only."""
+    return [
+        _party_table(dataset, split, party, views)
+        for party, views in enumerate(party_views(dataset, len(split.pools)))
+    ]
+
+
+def _party_table(dataset: Dataset, split: Split, party: int, views: list[int]) -> PartyTable:
+    name = f"party {party + 1}"
+    spans: tuple[tuple[int, int], ...] | None = None
+    numbers: tuple[int, ...] = ()
+    wanted = (split.pools[party], split.aligned, split.test, split.further_of(party))
+    if isinstance(dataset.features, Tensor):
+        parts = [dataset.features[rows][:, views] for rows in wanted]
+    else:
+        fit_rows = torch.cat([split.pools[party], split.aligned])
+        encoded, encoder = encode_columns(dataset.features.select(views), fit_rows)
+        spans, numbers = encoder.spans, encoder.numbers
+        parts = [encoded[rows] for rows in wanted]
+    pool, aligned, query, further = parts
+    return PartyTable(name, pool, aligned, query, spans, numbers, further)
+
+
+def encode_columns(table: Any, fit_rows: Tensor) -> tuple[Tensor, TableEncoder]:
+    """All rows of a pyarrow Table as features (n, D), and the encoder, which learnt from `fit_rows`
+    only."""
+    frame = Frame("the table", table)
+    keep = np.zeros(frame.rows, np.bool_)
+    keep[fit_rows.numpy()] = True
+    encoder = fit_encoder(frame, FeatureSpec(frame.columns), None, keep)
+    assert isinstance(encoder, TableEncoder)
+    return encode_rows(encoder, frame), encoder
+
+
+def labels_of(dataset: Dataset, split: Split) -> Labels:
+    """The labels that go with `party_tables`."""
+    return Labels(
+        classes=dataset.classes,
+        aligned=dataset.labels[split.aligned],
+        query=dataset.labels[split.test],
+        pools=tuple(dataset.labels[rows] for rows in split.pools),
+        unseen=split.unseen,
+        rare=split.rare,
+    )

@@ -1,18 +1,11 @@
 """What one party holds, and the labels: `PartyTable` and `Labels`."""
 
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.rows.dataset import Dataset
-from protoevfl.rows.feature_codes import FeatureSpec
-from protoevfl.rows.features import TableEncoder
-from protoevfl.rows.splits import Split
-from protoevfl.rows.views import party_views
 
 
 @dataclass(frozen=True)
@@ -90,51 +83,3 @@ class Labels:
                 raise UserError(f"labels must lie in 0..{self.classes - 1}")
         if torch.isin(self.aligned, torch.tensor(self.unseen, dtype=torch.int64)).any():
             raise UserError("a class declared unseen has an aligned label")
-
-
-def party_tables(dataset: Dataset, split: Split, parties: int | None = None) -> list[PartyTable]:
-    """The table of each party; scalers are fitted on its own pool and aligned rows only."""
-    parties = len(split.pools) if parties is None else parties
-    if parties != len(split.pools):
-        raise UserError(f"the split is for {len(split.pools)} parties, not {parties}")
-    return [
-        _party_table(dataset, split, party, views)
-        for party, views in enumerate(party_views(dataset, parties))
-    ]
-
-
-def _party_table(dataset: Dataset, split: Split, party: int, views: list[int]) -> PartyTable:
-    name = f"party {party + 1}"
-    spans: tuple[tuple[int, int], ...] | None = None
-    numbers: tuple[int, ...] = ()
-    wanted = (split.pools[party], split.aligned, split.test, split.further_of(party))
-    if isinstance(dataset.features, Tensor):
-        parts = [dataset.features[rows][:, views] for rows in wanted]
-    else:
-        fit_rows = torch.cat([split.pools[party], split.aligned])
-        encoded, encoder = encode_columns(dataset.features.select(views), fit_rows)
-        spans, numbers = encoder.spans, encoder.numbers
-        parts = [encoded[rows] for rows in wanted]
-    pool, aligned, query, further = parts
-    return PartyTable(name, pool, aligned, query, spans, numbers, further)
-
-
-def encode_columns(table: Any, fit_rows: Tensor) -> tuple[Tensor, TableEncoder]:
-    """All rows of a pyarrow Table as features (n, D), and the encoder, which learnt from `fit_rows`
-    only."""
-    keep = np.zeros(table.num_rows, np.bool_)
-    keep[fit_rows.numpy()] = True
-    encoder = TableEncoder.fit(table, FeatureSpec(tuple(table.column_names)), "the table", keep)
-    return torch.from_numpy(encoder.transform(table)), encoder
-
-
-def labels_of(dataset: Dataset, split: Split) -> Labels:
-    """The labels that go with `party_tables`."""
-    return Labels(
-        classes=dataset.classes,
-        aligned=dataset.labels[split.aligned],
-        query=dataset.labels[split.test],
-        pools=tuple(dataset.labels[rows] for rows in split.pools),
-        unseen=split.unseen,
-        rare=split.rare,
-    )

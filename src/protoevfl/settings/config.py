@@ -4,22 +4,25 @@
 and says which columns are features. Paths are relative to the configuration file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from protoevfl.core.decisions import RULES, Rule
 from protoevfl.errors import UserError, nearest
 from protoevfl.methods import METHODS
+from protoevfl.privacy.levels import LEVELS
 from protoevfl.rows.encoders import ImageSpec
-from protoevfl.rows.feature_codes import FeatureSpec, check_kinds
+from protoevfl.rows.features import FeatureSpec, check_kinds
 from protoevfl.rows.files import FileInfo, check_file, require_columns, scan
 from protoevfl.rows.ids import IdRules
 from protoevfl.validation import (
     NAMES,
     TEXT,
     Between,
+    Decided,
     Listed,
     Matching,
     OneOf,
@@ -34,6 +37,7 @@ FOLDER = Matching(
     "letters, digits, - or _, starting with a letter (it names a folder)",
 )
 BAD_IDS = OneOf(("refuse", "drop"))
+DECISION = Annotated[str | Mapping[str, float], Decided(RULES)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +77,7 @@ class PartyConfig(FileConfig):
         if self.image and not _is_shape(self.image.shape):
             raise UserError(
                 f"party '{self.name}' image: shape must be [height, width] or [channels, height, "
-                "width], "
-                f"not {list(self.image.shape)}"
+                f"width], not {list(self.image.shape)}"
             )
 
 
@@ -83,6 +86,18 @@ class LabelConfig:
     party: TEXT  # the party that knows the answer
     column: TEXT  # text or whole numbers; empty where unknown
     classes: NAMES = ()  # all classes, where some have no labelled row; else those that occur
+    # which class a prediction names: likeliest, balanced (classes as if equally frequent), or
+    # {class = threshold}: that class from this probability on
+    decision: DECISION = "likeliest"
+
+    def rule(self, classes: Sequence[str]) -> Rule:
+        """The decision with class numbers in the place of names."""
+        if isinstance(self.decision, str):
+            return self.decision
+        for name in self.decision:
+            if name not in classes:
+                raise UserError(f"decision: '{name}' is not a class; {nearest(name, classes)}")
+        return {classes.index(name): threshold for name, threshold in self.decision.items()}
 
 
 @dataclass(frozen=True)
@@ -141,6 +156,8 @@ class Config:
     # most unaligned rows a party trains its extractor on
     pool: Annotated[int, Between(0)] = 100_000
     device: Annotated[str, OneOf(("auto", "cpu", "cuda"))] = "auto"  # where to train
+    # how much is sent of a shared row; none: what the method's preset says ("open")
+    columns: Annotated[str, OneOf(tuple(LEVELS))] | None = None
     label: LabelConfig
     parties: tuple[PartyConfig, ...]
     method: MethodConfig = MethodConfig()
@@ -170,16 +187,19 @@ def template() -> str:
     return resources.files(__package__).joinpath("template.toml").read_text(encoding="utf-8")
 
 
-def load(path: Path | str) -> Config:
+def load(path: Path | str, only: str = "") -> Config:
     """Read and check a configuration; UserError names the key, the nearest known one, and what is
-    allowed."""
+    allowed.
+
+    only   the party whose file must be there; all files, unless it is given
+    """
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path} does not exist; `protoevfl init` writes one to fill in")
-    return parse(read_toml(path), path)
+    return _parse(read_toml(path), path, only)
 
 
-def parse(values: Mapping[str, Any], path: Path) -> Config:
+def _parse(values: Mapping[str, Any], path: Path, only: str = "") -> Config:
     """The same from a dictionary; `path` is the file that relative paths start from."""
     if values.get("version", VERSION) != VERSION:
         raise UserError(
@@ -190,8 +210,13 @@ def parse(values: Mapping[str, Any], path: Path) -> Config:
     folder = path.parent
     parties = tuple(replace(p, file=folder / p.file) for p in config.parties)
     for party in parties:
-        check_file(party.file)
-    method = replace(config.method, overrides=dict(dotted(config.method.overrides)))
+        if only in ("", party.name):
+            check_file(party.file)
+    overrides = dict(dotted(config.method.overrides))
+    if config.columns is not None:
+        _check_columns(config, overrides)
+        overrides["columns"] = config.columns
+    method = replace(config.method, overrides=overrides)
     return replace(config, output=folder / config.output, parties=parties, method=method)
 
 
@@ -223,6 +248,20 @@ def _check_parties(config: Config) -> None:
         raise UserError(
             f"{where} [label]: party = '{config.label.party}' is unknown; "
             f"{nearest(config.label.party, names)}"
+        )
+
+
+def _check_columns(config: Config, overrides: Mapping[str, Any]) -> None:
+    """The level of columns is a setting of one method, given in one place."""
+    if config.method.name != "proto_evfl":
+        raise UserError(
+            f"{config.path.name}: {config.method.name} has no levels of columns; leave `columns` "
+            "out or use proto_evfl"
+        )
+    if overrides.get("columns", config.columns) != config.columns:
+        raise UserError(
+            f"{config.path.name}: columns = {config.columns!r} and [method.overrides] columns = "
+            f"{overrides['columns']!r} differ; leave one of them out"
         )
 
 

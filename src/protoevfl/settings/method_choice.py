@@ -29,8 +29,8 @@ def method_from(facts: Mapping[str, Any]) -> Method:
 
 def kind_of(kinds: Iterable[str]) -> str:
     """The kind of a run from those of its parties: "table", "images", or "mixed"."""
-    found = set(kinds)
-    return found.pop() if len(found) == 1 else "mixed"
+    distinct = set(kinds)
+    return distinct.pop() if len(distinct) == 1 else "mixed"
 
 
 def choose_method(
@@ -62,7 +62,8 @@ def choose_method(
     )
     if rounds is None:
         raise UserError(
-            f'{name} sends what it derives from labels; [privacy] preset = "one_way" needs proto_evfl'
+            f'{name} sends what it derives from labels; [privacy] preset = "one_way" needs '
+            "proto_evfl"
         )
     return build(name, preset, _presets_of(kind), {**given, rounds: 0})
 

@@ -4,11 +4,71 @@ package."""
 import json
 import subprocess
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from protoevfl.federation.engines import nvflare
+
+
+@dataclass
+class Context:
+    """What the hub knows when a party registers."""
+
+    root: Path
+    name: str
+    place: str
+    heard: dict[str, float]  # when it last heard of each party
+
+    def get_prop(self, key: str, default: Any = None) -> Any:
+        from nvflare.apis.fl_constant import FLContextKey
+        from nvflare.private.defs import InternalFLContextKey
+
+        known = {
+            InternalFLContextKey.CLIENT_REG_SESSION: SimpleNamespace(client_name=self.name),
+            FLContextKey.WORKSPACE_OBJECT: SimpleNamespace(get_root_dir=lambda: str(self.root)),
+        }
+        return known.get(key, default)
+
+    def get_peer_context(self) -> Any:
+        return SimpleNamespace(
+            get_prop=lambda key, default: self.place if key == nvflare.PLACE else default
+        )
+
+    def get_engine(self) -> Any:
+        clients = {
+            name: SimpleNamespace(name=name, last_connect_time=then)
+            for name, then in self.heard.items()
+        }
+        return SimpleNamespace(client_manager=SimpleNamespace(get_clients=lambda: clients))
+
+
+def test_a_kit_works_in_one_place_at_a_time(tmp_path: Path) -> None:
+    pytest.importorskip("nvflare")
+    from nvflare.apis.event_type import EventType
+    from nvflare.apis.fl_exception import NotAuthenticated
+
+    (tmp_path / "parties.json").write_text('["bank", "shop"]')
+    hub = nvflare.PartyList()
+    hub.log_error = lambda ctx, text: None
+    now = time.time()
+
+    def join(name: str, place: str, heard: dict[str, float]) -> None:
+        hub.handle_event(EventType.CLIENT_REGISTER_RECEIVED, Context(tmp_path, name, place, heard))
+
+    join("shop", "here", {})
+    join("shop", "here", {"shop": now})  # started again at once
+    with pytest.raises(NotAuthenticated, match="at work in another place"):
+        join("shop", "there", {"shop": now})
+    join("bank", "there", {"shop": now})
+    join("shop", "here", {"shop": now})  # the first goes on
+    join("shop", "there", {"shop": now - 60})  # it moved to another machine
+    with pytest.raises(NotAuthenticated, match="not on the list"):
+        join("tele", "here", {})
 
 
 def test_a_job_holds_two_class_names_their_arguments_and_no_code(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protoevfl.bench.run import RunConfig
-from protoevfl.reproduction.pages.averages import groups, mean, spread, stacked
+from protoevfl.reproduction.pages.averages import _stacked, groups, mean, spread
 from protoevfl.reproduction.spec import Cell
 
 SEEDS = [
@@ -27,7 +27,7 @@ def test_a_class_that_a_seed_lacks_is_averaged_over_the_others() -> None:
 
 
 def test_other_shapes_and_texts_are_left_out() -> None:
-    found = stacked([{"v": [1, 2]}, {"v": [1, 2, 3]}, {"v": "text"}, {"v": [3, 4]}], "v")
+    found = _stacked([{"v": [1, 2]}, {"v": [1, 2, 3]}, {"v": "text"}, {"v": [3, 4]}], "v")
     assert found is not None
     assert np.array_equal(found, [[1, 2], [3, 4]])
 

@@ -35,3 +35,43 @@ def test_exchanges_have_a_picture_of_their_own() -> None:
 def test_nothing_recorded_is_no_picture() -> None:
     for draw in (curves.accuracy_bytes, curves.accuracy_rounds, curves.losses, curves.gradients):
         assert draw([]) == []
+
+
+def test_a_type_that_a_run_lacks_counts_as_nothing_there() -> None:
+    runs = [
+        {"bytes": {"by_type": {"Embeddings": {"up": 10, "down": 2}}}},
+        {"bytes": {"by_type": {}}},
+        {},
+        {},
+    ]
+    assert curves.by_type(runs) == {"Embeddings": (2.5, 0.5)}
+    assert curves.by_type([]) == {}
+
+
+def test_every_type_is_named_and_the_longest_run_is_shown() -> None:
+    pairs = []
+    for n in (2, 10, 5):
+        config = RunConfig(dataset="mine", method="vanilla", overrides={"epochs": n})
+        pairs.append(
+            (
+                Cell({"dataset": "mine", "method": "vanilla", "length": str(n)}, config),
+                [fake.record(config, 0)],
+            )
+        )
+    (picture,) = curves.messages(pairs)
+    (ax,) = picture.figure.axes
+    assert {t.get_text() for t in ax.get_legend().get_texts()} == {"Embeddings", "BackwardBatch"}
+    drawn = {float(x) for points in ax.collections for x, _ in points.get_offsets().filled(0.0)} - {
+        0.0
+    }
+    assert drawn == {float(sum(way)) for way in curves.by_type(pairs[1][1]).values()}
+
+
+def test_records_without_bytes_are_no_picture() -> None:
+    assert curves.messages([]) == []
+    assert (
+        curves.messages(
+            [(Cell({"dataset": "mine", "method": "vanilla"}, RunConfig()), [{"seed": 0}])]
+        )
+        == []
+    )

@@ -59,5 +59,5 @@ def test_verdicts_need_something_measured() -> None:
 
 
 def test_a_sample_stands_beside_the_paper_s_number() -> None:
-    entry = sections.sample_text(Sample(values=(80.0, 82.0), printed=75.0), ACCURACY)
+    entry = sections._sample_text(Sample(values=(80.0, 82.0), printed=75.0), ACCURACY)
     assert entry == ("81.0 ± 1.4 (2)", "81.0", False, "75.0", "+6.0")

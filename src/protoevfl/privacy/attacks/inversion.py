@@ -1,7 +1,8 @@
 """Embedding inversion: the label owner rebuilds a party's rows from the embeddings it received.
 
     decoder   embedding (d) -> row (p), a small perceptron trained on leaked pairs (rows of which
-    both are known) against   the mean row, and the mean row of the class (the owner has the labels)
+              both are known)
+    against   the mean row, and the mean row of the class (the owner has the labels)
 
 MSE on rows scaled to 0..1, PSNR = -10 log10 MSE, SSIM (Wang et al. 2004, windows up to 7 x 7,
 images only). The ridge decoder is tried too and the better of the two is reported: a weak decoder

@@ -14,7 +14,7 @@ Pairs = Sequence[tuple[Cell, Sequence[Record]]]
 Array = NDArray[np.float64]
 
 
-def stacked(records: Sequence[Record], path: str) -> Array | None:
+def _stacked(records: Sequence[Record], path: str) -> Array | None:
     """(seeds, ...) of the value at a path; records without it, or of another shape, are left out;
     None: NaN."""
     values: list[Any] = [
@@ -35,7 +35,7 @@ def _is_numeric(value: Any) -> bool:
 
 def mean(records: Sequence[Record], path: str) -> Array | None:
     """The mean over seeds, of the shape of the value."""
-    values = stacked(records, path)
+    values = _stacked(records, path)
     if values is None:
         return None
     import warnings
@@ -48,7 +48,7 @@ def mean(records: Sequence[Record], path: str) -> Array | None:
 
 def spread(records: Sequence[Record], path: str) -> float:
     """Standard deviation over seeds of a number; 0 for a single seed."""
-    values = stacked(records, path)
+    values = _stacked(records, path)
     return (mean_std(values.tolist())[1] or 0.0) if values is not None else 0.0
 
 

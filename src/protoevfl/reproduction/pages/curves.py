@@ -1,8 +1,6 @@
-"""Curves: accuracy against bytes and against rounds, losses, gradient norm with its fitted slope on
-log axes."""
+"""Curves: accuracy against bytes and rounds, losses, gradient norm; bytes by message type."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,7 @@ import numpy as np
 from protoevfl.reproduction import record_stats
 from protoevfl.reproduction.pages.averages import Pairs, groups, mean, spread
 from protoevfl.reproduction.pages.pictures import Picture, colour, marker, panels
-from protoevfl.reproduction.spec import Record
+from protoevfl.reproduction.spec import Record, dig
 
 
 def accuracy_bytes(pairs: Pairs) -> list[Picture]:
@@ -134,7 +132,10 @@ def gradients(pairs: Pairs) -> list[Picture]:
             True,
         )
         _finish(loss, f"{dataset}: global loss", "rounds T", "loss", True, True)
-    caption = "Gradient norm and loss of the global objective against rounds, log axes, with fitted slope (dashed)"
+    caption = (
+        "Gradient norm and loss of the global objective against rounds, log axes, with fitted "
+        "slope (dashed)"
+    )
     return [Picture("gradients", caption, figure)]
 
 
@@ -143,9 +144,61 @@ def _fitted(ax: Any, records: Sequence[Record], colour_: str, name: str) -> None
         _mean_curve([record_stats.curve(r, "gradient_norm") for r in records])
     )
     t = np.arange(1, len(values) + 1)
-    pairs = [(math.log(a), math.log(b)) for a, b in zip(t, values, strict=True) if a > 1 and b > 0]
-    b = record_stats.slope([x for x, _ in pairs], [y for _, y in pairs]) if len(pairs) > 1 else None
-    ax.plot(t, values, color=colour_, lw=1.3, label=name if b is None else f"{name}: T^{b:.2f}")
-    if b is not None:
-        a = sum(y for _, y in pairs) / len(pairs) - b * sum(x for x, _ in pairs) / len(pairs)
+    power = record_stats.power_law(values)
+    label = name if power is None else f"{name}: T^{power[0]:.2f}"
+    ax.plot(t, values, color=colour_, lw=1.3, label=label)
+    if power is not None:
+        b, a = power
         ax.plot(t[1:], np.exp(a) * t[1:] ** b, color=colour_, lw=0.9, ls="--")
+
+
+def by_type(records: Iterable[Record]) -> dict[str, tuple[float, float]]:
+    """Mean bytes (up, down) of each message type over records."""
+    runs = [dig(record, "bytes.by_type") or {} for record in records]
+    kinds = dict.fromkeys(kind for run in runs for kind in run)
+    return {
+        kind: (
+            sum(run.get(kind, {}).get("up", 0) for run in runs) / len(runs),
+            sum(run.get(kind, {}).get("down", 0) for run in runs) / len(runs),
+        )
+        for kind in kinds
+    }
+
+
+def messages(pairs: Pairs) -> list[Picture]:
+    """Bytes of each message type, one panel per data set, longest run of each method."""
+    datasets = groups(pairs, "dataset")
+    shown = {
+        name: cells for (name,), cells in datasets.items() if any(by_type(r) for _, r in cells)
+    }
+    if not shown:
+        return []
+    figure, axes = panels(len(shown), width=5.0, height=3.2)
+    kinds = list(
+        dict.fromkeys(kind for cells in shown.values() for _, r in cells for kind in by_type(r))
+    )
+    for ax, (dataset, cells) in zip(axes, shown.items(), strict=True):
+        methods = groups(cells, "method")
+        for row, points in enumerate(methods.values()):
+            _, records = max(points, key=lambda point: int(point[0].tags.get("length", 0)))
+            for kind, (up, down) in by_type(records).items():
+                number = kinds.index(kind)
+                ax.scatter(
+                    [max(up + down, 1)], [row], marker=marker(number), color=f"C{number % 10}", s=36
+                )
+        for number, kind in enumerate(kinds):
+            ax.scatter(
+                [np.nan], [np.nan], marker=marker(number), color=f"C{number % 10}", label=kind
+            )
+        ax.set_yticks(range(len(methods)), [name for (name,) in methods])
+        ax.set_ylim(-0.6, len(methods) - 0.4)
+        ax.set_xscale("log")
+        ax.set(title=dataset, xlabel="bytes in both directions")
+        ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    return [
+        Picture(
+            "messages",
+            "Bytes across the border by message type, longest run of each method",
+            figure,
+        )
+    ]

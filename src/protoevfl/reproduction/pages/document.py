@@ -2,10 +2,10 @@
 hand.
 
 <!-- begin claims -->               the paper's claims with their verdicts
-<!-- begin ablation -->             an experiment: its first figure, one table, the link to all its numbers as CSV
+<!-- begin ablation -->             an experiment: its first figure, one table, a link to all as CSV
 <!-- begin ablation:balanced -->    the table of one of its further quantities alone
 <!-- begin accuracy_images/gate --> one of its further figures alone
-<!-- begin runs -->                 how many records, seeds, machines and commits stand behind the page
+<!-- begin runs -->                 the records, seeds, machines and commits behind the page
 <!-- end -->
 
 Figures and CSV files are written into the folders figures/ and tables/ beside the page.
@@ -14,14 +14,16 @@ Figures and CSV files are written into the folders figures/ and tables/ beside t
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
+from protoevfl.bench import records
 from protoevfl.errors import UserError
 from protoevfl.reproduction import claims, tables
 from protoevfl.reproduction.accuracy import MARGINS
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.measure import Store, measure
-from protoevfl.reproduction.pages import figures, pictures, summary
+from protoevfl.reproduction.pages import figures, page, pictures, summary
 from protoevfl.reproduction.spec import Experiment, Record
 
 BLOCK = re.compile(r"(<!-- begin (?P<name>[\w /:-]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -64,11 +66,9 @@ class Filling:
         if experiment not in EXPERIMENTS:
             raise UserError(f"no block '{name}'; there are claims, runs, {', '.join(EXPERIMENTS)}")
         item = EXPERIMENTS[experiment]
-        return (
-            self._figure(item, figure, folder)
-            if figure
-            else self._experiment(item, quantity, folder)
-        )
+        if figure:
+            return self._figure(item, figure, folder)
+        return self._experiment(item, quantity, folder)
 
     def _store(self, item: Experiment | None = None) -> Store:
         if item is MARGINS:
@@ -80,7 +80,8 @@ class Filling:
         grids = [g for g in tables.grids(item, measured) if g.title.startswith(quantity)]
         if not grids:
             return "Not measured yet."
-        table = f"{_sentence(grids[0].title)}\n\n{tables.markdown_table(grids[0])}"
+        title = grids[0].title
+        table = f"*{title[:1].upper()}{title[1:]}.*\n\n{tables.markdown_table(grids[0])}"
         if quantity:
             return table
         numbers = folder / "tables" / f"{item.name}.csv"
@@ -101,10 +102,53 @@ class Filling:
         return "Nothing to draw yet."
 
 
-def _sentence(title: str) -> str:
-    return f"*{title[:1].upper()}{title[1:]}.*"
-
-
 def pages_of(page: Path) -> list[Path]:
     """A page and those in the folder of its name beside it: results.md, results/*.md."""
     return [page, *sorted(page.with_suffix("").glob("*.md"))]
+
+
+QUICK_WARNING = (
+    "**Quick run: few rows and moments of training. It shows that everything works, it measures "
+    "nothing.**"
+)
+
+
+def render(
+    experiments: Sequence[Experiment],
+    file: Path,
+    out: Path,
+    *,
+    quick: bool = False,
+    png: bool = True,
+    step: Callable[[int, int], None] | None = None,
+) -> list[Path]:
+    """Writes results.md, figures/NAME-*.svg|png and tables/NAME.csv of each experiment, and
+    report.html."""
+    runs = records.read(file)
+    filling = Filling(runs, quick, png)
+    results = out / "results.md"
+    out.mkdir(parents=True, exist_ok=True)
+    results.write_text(_skeleton(experiments, quick), encoding="utf-8")
+    filling.page(results, step)
+    if runs and find_spec("jinja2"):  # machines that only run experiments may lack it
+        report = out / "report.html"
+        report.write_text(
+            page.build(runs, "Proto-EVFL: reproduction", filling.drawn), encoding="utf-8"
+        )
+        filling.written.append(report)
+    return filling.written
+
+
+def _skeleton(experiments: Sequence[Experiment], quick: bool) -> str:
+    """The page with empty blocks."""
+    parts = ["# Reproduction: ours beside the paper's"]
+    parts += [QUICK_WARNING] if quick else ["## The paper's claims", _block("claims")]
+    for item in experiments:
+        place = f"{item.place}. `protoevfl reproduce {item.name}`"
+        further = [_block(f"{item.name}/{name}") for name in item.figures[1:]]
+        parts += [f"## {item.title}", place, _block(item.name), item.note, *further]
+    return "\n\n".join([*filter(None, parts), "## Provenance", _block("runs")]) + "\n"
+
+
+def _block(name: str) -> str:
+    return f"<!-- begin {name} -->\n<!-- end -->"

@@ -25,7 +25,10 @@ from protoevfl.reproduction.spec import Cell, Experiment, Record
 
 # figures of records of no experiment
 GENERAL = ("recall", "confusion", "gate", "priors", "accuracy_bytes")
-WAY_OUT = "name a run directory (of `protoevfl train`) or a records file (of `protoevfl bench` or `reproduce`)"
+WAY_OUT = (
+    "name a run directory (of `protoevfl train`) or a records file (of `protoevfl bench` or "
+    "`reproduce`)"
+)
 
 
 def load(path: Path) -> list[dict[str, Any]]:
@@ -46,30 +49,30 @@ def load(path: Path) -> list[dict[str, Any]]:
         )
     for file in candidates:
         records = files.read(file)
-        if records and all(map(is_record, records)):
+        if records and all(map(_is_record, records)):
             return records
         if records and file.name.startswith("records.jsonl"):
             break
     raise UserError(f"{path} holds no records and is no run directory; {WAY_OUT}")
 
 
-def is_record(line: Mapping[str, Any]) -> bool:
+def _is_record(line: Mapping[str, Any]) -> bool:
     """Whether a JSON line is the record of a run: other logs of ours are JSON lines, too."""
     return {"method", "seed"} <= line.keys() and isinstance(line.get("metrics"), Mapping)
 
 
-def config_of(record: Record) -> RunConfig:
+def _config_of(record: Record) -> RunConfig:
     """The configuration a record belongs to; what it does not name keeps its default."""
     known = {f.name: record[f.name] for f in fields(RunConfig) if record.get(f.name) is not None}
     known["classes"] = tuple(known.get("classes", ()))
     return RunConfig(**known)
 
 
-def grouped(records: Iterable[Record]) -> Pairs:
+def _grouped(records: Iterable[Record]) -> Pairs:
     """Records by configuration, in the order of the file."""
     cells: dict[str, tuple[Cell, dict[Any, Record]]] = {}
     for record in records:
-        config = config_of(record)
+        config = _config_of(record)
         tags = {
             "dataset": config.dataset,
             "aligned": str(config.aligned),
@@ -94,8 +97,8 @@ def build(
         raise UserError(
             "the HTML page needs the package Jinja2: pip install 'Jinja2>=3.1'"
         ) from None
-    pairs, store = grouped(records), Store(records)
-    items, quick = matching(store)
+    pairs, store = _grouped(records), Store(records)
+    items, quick = _matching(store)
     leads: list[Picture] = []
     experiments = []
     for item in items:
@@ -151,7 +154,7 @@ def build(
     )
 
 
-def matching(store: Store) -> tuple[list[Experiment], bool]:
+def _matching(store: Store) -> tuple[list[Experiment], bool]:
     """The experiments these records belong to, and whether to their quick form."""
     for quick in (False, True):
         items = [e for e in EXPERIMENTS.values() if any(store.of(cell) for cell in e.chosen(quick))]

@@ -9,7 +9,7 @@ from protoevfl.report.html import Entry, Table, figure_text, number, text
 from protoevfl.reproduction import claims, tables
 from protoevfl.reproduction.measure import Measured, Sample, Store
 from protoevfl.reproduction.pages.averages import Pairs, mean, spread
-from protoevfl.reproduction.pages.traffic import by_type
+from protoevfl.reproduction.pages.curves import by_type
 from protoevfl.reproduction.spec import Cell, Experiment, Quantity, dig
 
 RATES = (
@@ -39,7 +39,7 @@ PROVENANCE = (
 )
 
 
-def cell_name(cell: Cell) -> list[Entry]:
+def _cell_name(cell: Cell) -> list[Entry]:
     c = cell.config
     changed = ", ".join(f"{name} {value}" for name, value in c.overrides.items())
     classes = " ".join(map(str, c.classes))
@@ -58,7 +58,7 @@ def results(pairs: Pairs) -> Table:
         deviation = 100 * spread(records, "metrics.accuracy") if len(records) > 1 else None
         rows.append(
             [
-                *cell_name(cell),
+                *_cell_name(cell),
                 text(len(records)),
                 _mean(records, "metrics.accuracy", 100),
                 figure_text(deviation),
@@ -85,7 +85,7 @@ def experiment(item: Experiment, measured: Sequence[Measured]) -> list[Table]:
     rows = [
         [
             *(text(m.tags.get(n, "")) for n in item.rows),
-            *(sample_text(m.samples[q.name], q) for q in quantities),
+            *(_sample_text(m.samples[q.name], q) for q in quantities),
         ]
         for m in shown
     ]
@@ -98,7 +98,7 @@ def _by_columns(item: Experiment, measured: Sequence[Measured], quantity: Quanti
         [
             *map(text, row),
             *(
-                Entry("") if m is None else sample_text(m.samples[quantity.name], quantity)
+                Entry("") if m is None else _sample_text(m.samples[quantity.name], quantity)
                 for m in own
             ),
         ]
@@ -114,7 +114,9 @@ def verdicts(store: Store, quick: bool) -> Table | None:
     if all(verdict in (claims.MISSING, claims.UNTESTABLE) for _, verdict, _ in judged):
         return None
     rows = [
-        [text(c.text, True), text(verdict), text(said, True)] for c, verdict, said in judged if said
+        [text(c.text, True), text(verdict), text(measured, True)]
+        for c, verdict, measured in judged
+        if measured
     ]
     return Table("claims-table", ("claim", "verdict", "measured"), rows)
 
@@ -149,7 +151,7 @@ def splits(pairs: Pairs) -> Table:
 
 def messages(pairs: Pairs) -> Table:
     rows = [
-        [*cell_name(cell), text(kind), figure_text(up, 0), figure_text(down, 0)]
+        [*_cell_name(cell), text(kind), figure_text(up, 0), figure_text(down, 0)]
         for cell, records in pairs
         for kind, (up, down) in by_type(records).items()
     ]
@@ -162,7 +164,7 @@ def settings(pairs: Pairs) -> list[tuple[str, str]]:
     for cell, records in pairs:
         kept = {**cell.config.identity(), "seeds": [r.get("seed") for r in records]}
         kept |= {name: records[0].get(name) for name in PROVENANCE}
-        name = " ".join(entry.shown for entry in cell_name(cell) if entry.shown)
+        name = " ".join(entry.shown for entry in _cell_name(cell) if entry.shown)
         parts.append(
             (
                 name,
@@ -172,7 +174,7 @@ def settings(pairs: Pairs) -> list[tuple[str, str]]:
     return parts
 
 
-def sample_text(sample: Sample, quantity: Quantity) -> Entry:
+def _sample_text(sample: Sample, quantity: Quantity) -> Entry:
     """Ours ± std (n), the paper's number, the difference."""
     shown = number(sample.mean, quantity.digits)
     if sample.std is not None:

@@ -17,10 +17,10 @@ def summary(pairs: Pairs) -> list[str]:
     records = [record for _, seeds in pairs for record in seeds]
     if not records:
         return ["There are no records."]
-    return [opening(pairs, records), *leaders(pairs), *unseen(pairs)]
+    return [_opening(pairs, records), *_leaders(pairs), *_unseen(pairs)]
 
 
-def opening(pairs: Pairs, records: Sequence[Record]) -> str:
+def _opening(pairs: Pairs, records: Sequence[Record]) -> str:
     datasets, methods = (
         _names(pairs, "dataset"),
         [m for m in _names(pairs, "method") if m != "split"],
@@ -28,15 +28,14 @@ def opening(pairs: Pairs, records: Sequence[Record]) -> str:
     seeds = {record.get("seed") for record in records}
     return (
         f"{len(records):,} runs of {len(pairs):,} configurations: {_list(methods)} on "
-        f"{_list(datasets)}, "
-        f"{len(seeds)} seed{'s' if len(seeds) != 1 else ''}."
+        f"{_list(datasets)}, {len(seeds)} seed{'s' if len(seeds) != 1 else ''}."
     )
 
 
-def leaders(pairs: Pairs) -> list[str]:
+def _leaders(pairs: Pairs) -> list[str]:
     """For each data set, normal setting, fewest aligned rows: who is ahead, by how much, for how
     many bytes."""
-    said = []
+    lines = []
     for dataset in _names(pairs, "dataset"):
         here = [
             (c, r)
@@ -57,21 +56,24 @@ def leaders(pairs: Pairs) -> list[str]:
         best, records = ranked[0]
         line = (
             f"{dataset}, {fewest} aligned rows: {best.tags['method']} reaches "
-            f"{_accuracy(ranked[0]):.1f} "
-            f"± {100 * spread(records, 'metrics.accuracy'):.1f} % accuracy{_traffic(records)}"
+            f"{_accuracy(ranked[0]):.1f} ± {100 * spread(records, 'metrics.accuracy'):.1f} % "
+            f"accuracy{_traffic(records)}"
         )
         if len(ranked) > 1:
-            line += f"; next is {ranked[1][0].tags['method']} with {_accuracy(ranked[1]):.1f} %{_traffic(ranked[1][1])}"
+            line += (
+                f"; next is {ranked[1][0].tags['method']} with {_accuracy(ranked[1]):.1f} "
+                f"%{_traffic(ranked[1][1])}"
+            )
         balanced = mean(records, "metrics.balanced_accuracy")
         if dig(records[0], "metrics.auc") is not None and balanced is not None:
             line += (
                 f" (balanced accuracy {100 * float(balanced):.1f} %; a constant answer has 50 %)"
             )
-        said.append(line + ".")
-    return said
+        lines.append(line + ".")
+    return lines
 
 
-def unseen(pairs: Pairs) -> list[str]:
+def _unseen(pairs: Pairs) -> list[str]:
     """Recall of unseen classes by method, as it is set by default."""
     recalls: dict[str, list[float]] = {}
     for cell, records in pairs:

@@ -4,9 +4,9 @@ value}}}.
 A preset's "*" part holds for every data set, the data set's own part comes on top; "images" and
 "tables" lie between. Nested settings use dots ("head.epochs"). A line says something new:
 
-    "inherits": "default"       in a preset: its lines come on top of that preset's
-    "without": ["privacy"]      in a preset: these settings, or all of these groups, are not inherited
-    "inherits": "digits"        in a data set's part: its lines come on top of that part's
+    "inherits": "default"     in a preset: its lines come on top of that preset's
+    "without": ["privacy"]    in a preset: these settings or groups of settings are not inherited
+    "inherits": "digits"      in a data set's part: its lines come on top of that part's
 
 A preset whose name begins with "_" is there to be inherited. `protoevfl tune` writes these files'
 figures (docs/methods/tuning.md).
@@ -38,8 +38,10 @@ def presets(method: str) -> list[str]:
 def written(method: str) -> dict[str, Any]:
     """What the file of a method says."""
     file = resources.files(__name__).joinpath(f"{method}.json")
-    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {"default": {}}
-    return found
+    presets_of_file: dict[str, Any] = (
+        json.loads(file.read_text()) if file.is_file() else {"default": {}}
+    )
+    return presets_of_file
 
 
 def settings(method: str, preset: str, dataset: str) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""What one company gives away, measured with its own file alone: no other company is needed for it.
+
+The company's rows stand in for the shared ones: what it would send of them at each level of columns,
+and how much of each column a decoder rebuilds from that.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from protoevfl.artifacts.party import StoredParty
+from protoevfl.core import random as rnd
+from protoevfl.errors import UserError
+from protoevfl.federation.party import Party
+from protoevfl.messages import SendFeatures, WarmUp
+from protoevfl.method import Method
+from protoevfl.privacy.defences.noise import SeededNoise
+from protoevfl.privacy.gives_away import columns_of, gives_away
+from protoevfl.privacy.levels import MEASURED
+from protoevfl.privacy.policy import PartyGuard, PrivacySettings
+from protoevfl.rows.encoders import Encoder, encoded_batches, fit_encoder
+from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.files import read_columns
+from protoevfl.rows.table import PartyTable
+from protoevfl.settings.config import PartyFile
+from protoevfl.settings.method_choice import method_facts, method_from
+
+ROWS = 2000  # of the file that are looked at
+Levels = dict[str, dict[str, float]]  # level -> column -> score
+
+
+def by_level(encoder: Encoder, path: Path, method: Method, privacy: PrivacySettings) -> Levels:
+    """What the first rows of a file would give away at each level; {} for other methods."""
+    if method.name != "proto_evfl":
+        return {}
+    rows = first_rows(encoder, path)
+    numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
+    table = PartyTable("own rows", rows, rows, rows[:0], encoder.spans, numbers)
+    request = WarmUp() if encoder.spans is None else SendFeatures()
+    facts = method_facts(method)
+    found: Levels = {}
+    for level in MEASURED:
+        chosen = method_from({**facts, "settings": {**facts["settings"], "columns": level}})
+        party = Party(chosen, table, rnd.key("own half"))
+        guard = PartyGuard(privacy, 1, SeededNoise(rnd.key("own half", "noise")))
+        reply = guard.up(party.handle(request))
+        found[level] = party.gives_away(request, reply, encoder.columns)
+    return found
+
+
+def of_file(file: PartyFile, method: Method, privacy: PrivacySettings) -> Levels:
+    """The same of a company's file as its configuration names it."""
+    rows = read_columns(file.info.path, [file.config.id[0]]).num_rows
+    everything = np.ones(rows, np.bool_)
+    encoder = fit_encoder(file.info.path, file.spec, file.config.image, everything)
+    return by_level(encoder, file.info.path, method, privacy)
+
+
+def of_run(party: StoredParty, path: Path) -> Levels:
+    """What a trained party sent of the rows it shares, rebuilt from its file and its own part of
+    the run."""
+    if party.alignment is None:
+        raise UserError(
+            f"{party.name} holds the labels: nothing of its columns leaves it; audit the run "
+            "without --party"
+        )
+    shared = torch.from_numpy(np.asarray(party.alignment.rows, np.int64))
+    whole = torch.cat(list(encoded_batches(party.encoder, path)))
+    if len(shared) and int(shared.max()) >= len(whole):
+        raise UserError(f"{path.name} has fewer rows than when the run was made; give the old file")
+    rows = whole[shared]
+    encoder = party.encoder
+    numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
+    columns = columns_of(rows, encoder.spans, numbers, encoder.columns)
+    level = str(getattr(party.method, "columns", "open"))
+    return {level: gives_away(columns, party.embed([rows]))}
+
+
+def first_rows(encoder: Encoder, path: Path) -> Tensor:
+    """Up to ROWS encoded rows from the beginning of a file."""
+    return next(encoded_batches(encoder, path))[:ROWS]
