@@ -189,7 +189,7 @@ def test_every_own_data_command_is_documented() -> None:
     shown = {
         words[1] for name in TYPED_IN for words in commands(DOCS / name) if words[0] == "protoevfl"
     }
-    assert shown >= {name for name, entry in COMMANDS.items() if entry.module == "own_data"}
+    assert shown >= {name for name, (module, _) in COMMANDS.items() if module == "own_data"}
 
 
 @pytest.mark.parametrize(

@@ -141,9 +141,8 @@ def test_rows_that_some_parties_lack_are_learnt_from() -> None:
     has = {"insurer": np.arange(240) % 3 > 0, "telco": np.arange(240) % 4 > 0}
     model = ProtoEVFLClassifier(overrides=FAST, progress=False).fit(x, y, present=has)
     assert model.owner_.has_own_model
-    assert (
-        len(model.owner_.memory["further.labels"]) == 80 + 60 - 2 * 20
-    )  # lacked by one, not by both
+    lacked_by_one = 80 + 60 - 2 * 20  # and not by both
+    assert len(model.owner_.memory["further.labels"]) == lacked_by_one
     blank = {name: np.where(has.get(name, y >= 0)[:, None], x[name], 1e6) for name in x}
     other = ProtoEVFLClassifier(overrides=FAST, progress=False).fit(blank, y, present=has)
     assert np.array_equal(model.predict_proba(x, has), other.predict_proba(blank, has))

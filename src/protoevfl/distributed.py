@@ -2,11 +2,13 @@
 -m protoevfl ...`.
 
     rows         each process keeps its own block of the pool on its device (`Dealt`)
-    batch        rows x_b come from whoever holds them:  x_b = sum_r [b in block_r] x_b         (all_reduce)
-    network      process r computes its share of the batch; outputs are put together            (all_reduce)
-    batch-norm   mean and variance of the whole batch from sums over processes                  (all_reduce, both ways)
+    batch        rows x_b come from whoever holds them:  x_b = sum_r [b in block_r] x_b    *
+    network      process r computes its share of the batch; outputs are put together       *
+    batch-norm   mean and variance of the whole batch from sums over processes             * **
     loss         of the whole batch, the same in every process: in-batch negatives stay
-    gradients    averaged over processes, as DistributedDataParallel does                       (all_reduce)
+    gradients    averaged over processes, as DistributedDataParallel does                  *
+
+    * by all_reduce   ** in the backward pass, too
 
 So the result is that of one process up to the order of sums. `DistributedDataParallel` itself is
 not used: it averages losses of separate batches (NT-Xent would lose its negatives, the transport

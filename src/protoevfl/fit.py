@@ -60,7 +60,9 @@ class _Stepper:
     def __init__(self, step: Callable[[], None], device: torch.device, graph: bool = True) -> None:
         self.step, self.done = step, 0
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.stream = torch.cuda.Stream(device) if graph and device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.stream = None
+        if graph and device.type == "cuda":
+            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self) -> None:
         if self.stream is None:

@@ -99,6 +99,7 @@ class World:
     def rounds(self, engine: Lead) -> Tensor:
         method, owner = probe.make(self.spec.settings), probe.owner(3, self.spec.seed)
         engine.hello()
+        engine.check_sources()
         loss = "skip" if self.spec.on_party_loss == "skip" else "abort"
         finish([method.train(owner)], engine, loss)
         (result,) = finish([method.predict(owner, owner.parties)], engine, loss)

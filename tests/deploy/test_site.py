@@ -394,6 +394,40 @@ def test_a_crash_in_the_middle_of_alignment_aligns_that_pair_anew(
     assert torch.equal(again.result(), trained.result())
 
 
+@pytest.mark.parametrize(
+    ("name", "change"), [("bank", "a row fewer"), ("tele", "a row more"), ("tele", "another value")]
+)
+def test_a_file_that_changes_in_the_middle_stops_the_run_and_the_old_one_ends_it(
+    trained: Companies, tmp_path: Path, name: str, change: str
+) -> None:
+    shutil.copytree(trained.folder, tmp_path / "again")
+    for party in NAMES:
+        shutil.rmtree(tmp_path / "again" / party / "runs" / "train")
+        shutil.rmtree(tmp_path / "again" / party / "ledger", ignore_errors=True)
+
+    def cut(to: str, envelope: Envelope) -> None:
+        if (to, envelope.kind, envelope.round) == ("shop", "request", 2):
+            raise UserError("cut")
+
+    assert "cut" in Companies(tmp_path / "again", TRAIN, meet=cut).lead()
+    path = tmp_path / "again" / name / "rows.csv"
+    before = path.read_text()
+    lines = before.splitlines(keepends=True)
+    extra = ",".join(["new1", *lines[1].split(",")[1:]])
+    changed = {
+        "a row more": [*lines, extra],
+        "a row fewer": lines[:-1],
+        "another value": [lines[0], lines[1].replace(".", ".9", 1), *lines[2:]],
+    }
+    path.write_text("".join(changed[change]))
+    said_ = Companies(tmp_path / "again", TRAIN).lead()
+    assert f"the data file of {name} changed since run train began; put back" in said_
+    path.write_text(before)
+    again = Companies(tmp_path / "again", TRAIN)
+    assert again.lead() == "done"
+    assert torch.equal(again.result(), trained.result())
+
+
 def test_new_people_are_predicted_with_the_kept_run_alone(
     trained: Companies, tmp_path: Path
 ) -> None:

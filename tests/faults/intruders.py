@@ -114,6 +114,7 @@ def expired(federation: Federation) -> str:
     """A certificate that ran out yesterday: refused by its own kit's check, and by the hub where
     that is left out."""
     processes.stop(federation.kit("shop"), seconds=0.5)
+    time.sleep(nvflare.ALIVE_S + 5)  # the hub lets a kit join from another place only then
     folder = _copy(federation, "shop")
     _reissue(federation, folder, datetime.now(UTC) + timedelta(days=1))
     if refused := _join(folder, 60.0):

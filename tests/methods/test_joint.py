@@ -105,6 +105,15 @@ def test_what_a_level_or_slope_of_the_own_score_explains_is_no_evidence_for_a_pa
     assert score_test(timid, repeated, labels) > 0.01
 
 
+def test_a_class_rate_that_differs_is_no_gain_of_the_others() -> None:
+    gates = []
+    for seed in range(8):
+        own, _, labels = world(150, seed)
+        noise = np.random.default_rng(seed + 100).normal(size=(150, 6))
+        gates.append(fit_joint(own + np.array([0.0, 1.0]), noise, labels).gate)
+    assert np.mean(gates) < 0.4
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_useful_partner_makes_new_rows_likelier(classes: int) -> None:
     for seed in SEEDS:

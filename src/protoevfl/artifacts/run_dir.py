@@ -1,7 +1,7 @@
 """The run directory: one folder per party, one for the label owner, and a manifest; written whole
 or not at all.
 
-    RUN/run.json    format, versions, when, parties in order, the SHA-256 of each folder's own JSON file
+    RUN/run.json    format, versions, when, parties in order, the SHA-256 of each folder's JSON file
     RUN/<party>/    that party's artefacts alone            RUN/owner/    the label owner's
 
 Folders may be taken away (between companies each one has its own only): a run opens with those that

@@ -6,7 +6,8 @@ line goes out in one write and is on the disk before the next run starts. A cras
 line only: readers pass over it, the next append removes it. Files ending in .gz are read, not
 appended to.
 
-    >>> key({"dataset": "digits", "seed": 0}) == key({"seed": 0, "dataset": "digits", "seconds": 1.5})
+    >>> a, b = {"dataset": "digits", "seed": 0}, {"seed": 0, "dataset": "digits", "seconds": 1.5}
+    >>> key(a) == key(b)
     True
 """
 
@@ -44,12 +45,8 @@ CELL = (
     "overlap",
     "overrides",
 )
-LATER = {
-    "open": False,
-    "side": "",
-    "labels": "shared",
-    "overlap": 0,
-}  # fields that older records lack, and what they meant
+# fields that older records lack, and what they meant
+LATER = {"open": False, "side": "", "labels": "shared", "overlap": 0}
 KEY = (*CELL, "seed")
 
 

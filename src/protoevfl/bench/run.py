@@ -401,14 +401,14 @@ def _prototypes_at(owner: LabelOwner, party: int) -> Tensor:
 def _gate_by_class(federation: Federation, world: World, run_: int) -> list[list[float]] | None:
     """Mean gate weight (M, Z) of each party on the rows of each true class; None for a head without
     a gate."""
-    head = world.owner.head
+    head: Any = world.owner.head
     if getattr(head, "gate", None) is None:
         return None
     blocks = federation.query_embeddings(run_)
     f = torch.stack([blocks[m] for m in world.owner.parties])[:, :2000].to(world.owner.device)
     with torch.no_grad():
-        adapted = head.adapt(f.expand(len(head.keys), -1, -1, -1))  # type: ignore[union-attr, operator, arg-type]
-        weights = head.gates(adapted, None).mean(0).cpu()  # type: ignore[union-attr, operator]
+        adapted = head.adapt(f.expand(len(head.keys), -1, -1, -1))
+        weights = head.gates(adapted, None).mean(0).cpu()
     labels = world.labels.query[: weights.shape[1]]
     onehot = torch.nn.functional.one_hot(labels, world.labels.classes).float()
     share: list[list[float]] = (weights @ onehot / onehot.sum(0).clamp(min=1)).tolist()

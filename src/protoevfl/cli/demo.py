@@ -17,10 +17,12 @@ METHODS = {"local": "Local", "vanilla": "Vanilla VFL", "proto_evfl": "Proto-EVFL
 # shorter training than the default; the others are as short by default
 PRESETS = {"proto_evfl": "demo"}
 TITLES = ("accuracy %", "seen %", "unseen %", "bytes", "rounds", "seconds")
-INTRODUCTION = f"""\
-1,797 pictures of handwritten digits, bundled with scikit-learn. Four parties hold two quarters of each picture.
-They share 180 labelled rows; each has 250 more rows of its own, unlabelled and unevenly spread over the digits.
-No shared row shows the digit {UNSEEN}: the labels know nine classes, the test rows have ten."""
+INTRODUCTION = (
+    "1,797 pictures of handwritten digits, bundled with scikit-learn. Four parties hold two "
+    "quarters of each picture.\nThey share 180 labelled rows; each has 250 more rows of its own, "
+    "unlabelled and unevenly spread over the digits.\n"
+    f"No shared row shows the digit {UNSEEN}: the labels know nine classes, the test rows have ten."
+)
 
 
 def demo(

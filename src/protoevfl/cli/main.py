@@ -1,8 +1,8 @@
 """The command `protoevfl`: a table of sub-commands, each imported when it is called.
 
 `protoevfl --help` imports neither torch nor any sub-command: the table holds their one-line
-descriptions. Exit codes: 0 done, 2 bad input (one clear line on stderr), 130 stopped by Ctrl-C (what
-was kept is said by the command), 1 anything else.
+descriptions. Exit codes: 0 done, 2 bad input (one clear line on stderr), 130 stopped by Ctrl-C
+(what was kept is said by the command), 1 anything else.
 """
 
 import contextlib

@@ -73,8 +73,8 @@ def settings_for(methods: Sequence[str], given: Sequence[str]) -> dict[str, dict
 def _value_of(text: str) -> Any:
     """A JSON value, or the text itself.
 
-    >>> _value_of("0.5"), _value_of("none"), _value_of("true"), _value_of("dual"), _value_of('["output"]')
-    (0.5, None, True, 'dual', ['output'])
+    >>> [_value_of(text) for text in ("0.5", "none", "true", "dual", '["output"]')]
+    [0.5, None, True, 'dual', ['output']]
     """
     plain = {"none": "null", "true": "true", "false": "false"}.get(text.strip().lower(), text)
     try:

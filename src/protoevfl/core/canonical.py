@@ -12,7 +12,8 @@ No label enters.
 
     >>> same = torch.randn(500, 1, generator=torch.Generator().manual_seed(0))
     >>> own = torch.randn(2, 500, 1, generator=torch.Generator().manual_seed(1))
-    >>> f = torch.cat([same.expand(2, -1, -1), 9 * own], -1)  # each party: a common column and, larger, one of its own
+    >>> # each party: a common column and, larger, one of its own
+    >>> f = torch.cat([same.expand(2, -1, -1), 9 * own], -1)
     >>> x = (f @ directions(f))[0]
     >>> bool(torch.corrcoef(torch.stack([x[:, 0], same[:, 0]]))[0, 1].abs() > 0.99)
     True

@@ -1,11 +1,11 @@
 """What probabilities are worth: honest or not, which class to choose by them, and what one model
 gains over another.
 
-    rule             which class to choose: the likeliest, the balanced rule, or thresholds of single classes
-    Brier score      mean over rows of sum_z (p_z - [y = z])^2; two classes: of (p_1 - y)^2
-    balanced rule    the class with the largest p_z / rate_z: as if all classes were equally frequent
-    gain             a measure of one model minus that of another on the same rows, with the 95 % interval of the paired
-                     bootstrap: both models are measured on the same drawn rows
+    rule            which class to choose: the likeliest, the balanced rule, or thresholds per class
+    Brier score     mean over rows of sum_z (p_z - [y = z])^2; two classes: of (p_1 - y)^2
+    balanced rule   the class with the largest p_z / rate_z: as if classes were equally frequent
+    gain            a measure of one model minus that of another on the same rows, with the 95 %
+                    interval of the paired bootstrap: both are measured on the same drawn rows
 
 probabilities (N, Z), labels (N,). These run on the host after training.
 

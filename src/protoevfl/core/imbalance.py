@@ -1,8 +1,8 @@
 """How uneven classes are, within a party and between parties.
 
     Gamma = N_largest / N_smallest
-    MID   = 1 - H(p) / ln Z                        0: balanced, 1: a single class
-    WCS   = cos(l_m, L)                            1: the party has the class shares of all parties together
+    MID   = 1 - H(p) / ln Z            0: balanced, 1: a single class
+    WCS   = cos(l_m, L)                1: the party has the class shares of all parties together
 
 counts (Z,) of one party, or (M, Z) with row l_m for party m and L = sum_m l_m. Departs: the MID
 printed in the paper has the wrong sign and factor; this one reproduces its Credit row.

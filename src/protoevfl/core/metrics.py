@@ -3,8 +3,8 @@
     accuracy            share of rows predicted right
     balanced accuracy   mean recall over the classes that occur
     macro F1            mean of 2 TP / (2 TP + FP + FN) over the classes that occur or are predicted
-    AUC                 P( score of a positive > score of a negative ) + P( equal ) / 2, two classes only
-    H                   2 a b / (a + b), a = accuracy on rows of seen classes, b = on rows of unseen classes
+    AUC                 P( score of a positive > that of a negative ) + P( equal ) / 2, two classes
+    H                   2 a b / (a + b), a = accuracy on rows of seen classes, b = of unseen classes
 
 labels and predictions (N,) int, probabilities (N, Z). A number that has no meaning (AUC of ten
 classes, unseen recall when nothing is unseen) is None. These run on the host after training, not

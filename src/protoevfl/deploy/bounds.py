@@ -23,6 +23,9 @@ Bound = tuple[float, float] | frozenset[Any]  # from, to; or one (of a list: all
 Bounds = Mapping[str, Bound]
 ANY: frozenset[Any] = frozenset({True, False})
 
+# Requests that make a party learn before it answers. A changed active party may ask for something
+# else first; the party then learns by itself (local.py).
+FIRST: Mapping[str, tuple[str, ...]] = {"proto_evfl": ("WarmUp", "SendFeatures")}
 OWNER: Mapping[str, tuple[str, ...]] = {
     "proto_evfl": (
         "head.", "own.", "head_each_round", "unseen.slot", "unseen.batch", "unseen.batch_rows",

@@ -77,6 +77,7 @@ class PartyHost:
     log: AuditLog
     aligner: Aligning | None = None
     keep: Callable[[dict[str, Tensor]], None] | None = None  # writes down what the party has learnt
+    files: Callable[[], Mapping[str, str]] = dict  # SHA-256 of the files that the party is made of
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -103,6 +104,7 @@ class PartyHost:
     def party(self) -> Answering:
         if self._party is None:
             self._check_same_job()
+            self._check_same_sources(self.files())  # before anything stumbles over a changed file
             made = self.make()
             self._check_same_sources(made.sources)
             self._party = made
@@ -123,7 +125,9 @@ class PartyHost:
     def _check_same_sources(self, sources: Mapping[str, str]) -> None:
         """The same files as when the run began, or it would become another run unnoticed."""
         before = {} if self._found is None else self._found.header.get("sources", {})
-        changed = sorted(what for what in before if sources.get(what) != before[what])
+        changed = sorted(
+            what for what, digest in sources.items() if digest != before.get(what, digest)
+        )
         if changed:
             raise RefusedError(
                 f"the {' and the '.join(changed)} of {self.name} changed since run {self.spec.run} "

@@ -184,6 +184,17 @@ class Lead:
 
     # ------------------------------------------------------------ the journal
 
+    def check_sources(self) -> None:
+        """The active party's files are those that the run began with, or it would become another
+        run unnoticed."""
+        entry = self.journal.latest()
+        before = {} if entry is None else dict(entry.header.get("sources", {}))
+        if changed := sorted(what for what in before if self.sources.get(what) != before[what]):
+            raise UserError(
+                f"the {' and the '.join(changed)} of {self.spec.active} changed since run "
+                f"{self.spec.run} began; put back what was there and resume, or begin a new run"
+            )
+
     def _from_journal(self, bodies: Mapping[str, bytes]) -> dict[str, bytes | PartyError] | None:
         if self.round not in self.journal.rounds():
             return None
@@ -192,12 +203,6 @@ class Lead:
         except DamagedError as error:  # the parties are asked again
             self._log("", "damaged", "", 0, "asked again", str(error))
             return None
-        before = dict(entry.header.get("sources", {}))
-        if changed := sorted(what for what in before if self.sources.get(what) != before[what]):
-            raise UserError(
-                f"the {' and the '.join(changed)} of {self.spec.active} changed since run "
-                f"{self.spec.run} began; put back what was there and resume, or begin a new run"
-            )
         if entry.header["spec"] != self.spec.digest():
             raise UserError(
                 f"run {self.spec.run} was begun with another specification; give the changed run a "

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from protoevfl.artifacts import integrity
@@ -21,6 +22,7 @@ from protoevfl.deploy import durable, probe
 from protoevfl.deploy.account import Account
 from protoevfl.deploy.active_side import ActiveSide
 from protoevfl.deploy.aligning import Gate, Pair, PassiveSide
+from protoevfl.deploy.bounds import FIRST
 from protoevfl.deploy.checkpoints import CheckpointStore, party_state
 from protoevfl.deploy.kit import Kit
 from protoevfl.deploy.own_file import NewRows, OwnFile
@@ -57,6 +59,7 @@ from protoevfl.rows.ids import Ids
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.method_choice import method_facts
 
+BEGUN = "begun"  # in a party's memory: it has learnt
 DRAFT = "draft"  # folder: what is kept of the party, before it has learnt anything
 
 
@@ -71,12 +74,14 @@ class LocalParty:
     guard: PartyGuard | None = None
     account: Account | None = None
     sources: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of what it is made of
+    learns: bool = False  # in a training run
 
     def handle_bytes(self, request: bytes, name: str = "") -> bytes:
         """The reply to a request; `name` tells it from every other request of the run."""
         asked = decode(request, self.dims, self.max_bytes)
         if isinstance(asked, Describe) and asked.groups > self.dims["classes"]:
             raise MessageError(f"Describe.groups is {asked.groups}: there are fewer classes")
+        self._learn_first(asked)
         reply = self.party.handle(asked)
         if self.guard is not None:
             reply = self.guard.up(reply)
@@ -84,6 +89,15 @@ class LocalParty:
             features = isinstance(reply, Embeddings) and "edges" in self.party.memory
             self.account.enter(asked, reply, name, features)
         return encode(reply)
+
+    def _learn_first(self, asked: Message) -> None:
+        """What has learnt nothing is not shown, whatever is asked for first."""
+        starts = FIRST.get(self.party.method.name, ())
+        if not self.learns or not starts or BEGUN in self.party.memory:
+            return
+        if type(asked).__name__ not in starts:
+            self.party.handle(WarmUp())
+        self.party.memory[BEGUN] = torch.ones(self.party.size)
 
     def state(self) -> dict[str, Tensor]:
         return self.party.state()
@@ -177,7 +191,8 @@ class Local:
         return made
 
     def _made(self, party: Party, **more: Any) -> LocalParty:
-        return LocalParty(party, {"classes": self.spec.classes}, self.spec.max_bytes, **more)
+        dims = {"classes": self.spec.classes}
+        return LocalParty(party, dims, self.spec.max_bytes, learns=not self.predicts, **more)
 
     def _learning(self) -> LocalParty:
         method = self.method()

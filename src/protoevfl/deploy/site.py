@@ -114,6 +114,7 @@ def make_host(kit: Kit, spec: JobSpec) -> PartyHost:
     return PartyHost(
         make=own.party,
         keep=own.keep_party,
+        files=own.sources,
         aligner=own.aligner(),
         keys=Keys.of_kit(kit.folder, kit.name),
         spec=spec,
@@ -160,6 +161,7 @@ def work(kit: Kit, spec: JobSpec, engine: Lead, observer: Observer) -> dict[str,
 
     own = Local(kit, spec)
     engine.sources, engine.rows = own.sources(), own.rows_asked
+    engine.check_sources()
     if own.predicts and not own.own_data:
         raise UserError(
             "only a run on files can predict new rows; a demo or probe run has no file of them"

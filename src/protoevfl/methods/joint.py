@@ -11,7 +11,8 @@ Gaussian. Models of several lambdas are averaged by their cross-validated likeli
 gate     score test: do the others' directions x explain what the own model gets wrong?
          Q = sum_z |x' r_z|^2, r_z = [y = z] - p_z, against Q of labels drawn from the own model
          rho = 1 where P(Q drawn >= Q) <= .05, falling to 0 at .1;  logits = own + rho (joint - own)
-         and 0 where cross-validation shows no gain: there the own model answers, unchanged
+         and 0 where cross-validation shows no gain over the own model with a level and slope of
+         the shared rows: there the own model answers, unchanged
 rates    the shared rows are few, the own model's labels many: class shifts make the mean probabilities of the shared
          rows equal to the own model's, unless the class counts contradict it by over three standard
          errors
@@ -130,15 +131,21 @@ def _fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], seed: i
     basis = vectors[:, kept] / np.sqrt(eigenvalues[kept])
     x = kernel(features) @ basis
     path = np.array([_fit(own, x, labels, strength) for strength in LAMBDAS])
-    losses = _cross_validated(own, x, labels, path, seed)  # (lambdas, n)
+    losses = _cross_validated(own, x, labels, LAMBDAS, path, seed)  # (lambdas, n)
     total = losses.sum(1)
     weight = np.exp(total.min() - total)
     weight /= weight.sum()
     fitted = weight @ path
     own_shift = _own_shift(own, labels)
     alone = own + own_shift
-    gain = float((log_loss(alone, labels) - weight @ losses).mean())
-    gate = _gate(score_test(alone, x, labels, seed)) if gain > 0 else 0.0
+    # the others must be better than the own model fitted to the shared rows by level and slope:
+    # without them a class rate of the shared rows that differs by chance would count as their gain
+    nobody = x[:, :0]
+    fitted_own = _fit(own, nobody, labels, 1.0)
+    (losses_own,) = _cross_validated(own, nobody, labels, np.ones(1), fitted_own[None], seed)
+    gain = float((losses_own - weight @ losses).mean())
+    calibrated = _logits(fitted_own, own, nobody)
+    gate = _gate(score_test(calibrated, x, labels, seed)) if gain > 0 else 0.0
     shift = np.zeros(own.shape[1])
     if gate > 0:
         mixed = alone + gate * (_logits(fitted, own, x) - alone)
@@ -178,15 +185,23 @@ def _gate(probability: float) -> float:
 
 
 def _cross_validated(
-    own: Floats, x: Floats, labels: NDArray[np.int64], path: Floats, seed: int
+    own: Floats,
+    x: Floats,
+    labels: NDArray[np.int64],
+    strengths: Floats,
+    path: Floats,
+    seed: int,
 ) -> Floats:
-    """Log-loss (lambdas, n) of every row by models that have not seen it, mean over the repeats."""
+    """Log-loss (strengths, n) of every row by models that have not seen it, mean over the repeats.
+
+    path   the fits of all rows, one per strength: where the fits of a fold start
+    """
     small = len(labels) * own.shape[1] <= SMALL  # few rows and classes: more folds, several times
     folds, repeats = (FOLDS, REPEATS) if small else (FOLDS // 2, 1)
-    losses = np.zeros((len(LAMBDAS), len(labels)))
+    losses = np.zeros((len(strengths), len(labels)))
     for repeat in range(repeats):
         for train, held in _stratified(labels, min(folds, len(labels)), seed + repeat):
-            for i, strength in enumerate(LAMBDAS):
+            for i, strength in enumerate(strengths):
                 fitted = _fit(own[train], x[train], labels[train], strength, path[i])
                 losses[i, held] += log_loss(_logits(fitted, own[held], x[held]), labels[held])
     averaged: Floats = losses / repeats

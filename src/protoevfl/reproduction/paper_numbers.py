@@ -2,11 +2,12 @@
 
 A cell of ours finds its printed number by its tags: every column of the file that is not a number
 of the table must be a tag with the same value. Files about one data set carry no column for it;
-`IMPLIED` adds it.
+their name ends with it.
 
-    >>> find("ablation_modelnet10", {"variant": "vanilla", "dataset": "modelnet10", "aligned": "200"}, "accuracy")
+    >>> cell = {"variant": "vanilla", "dataset": "modelnet10", "aligned": "200"}
+    >>> find("ablation_modelnet10", cell, "accuracy")
     71.03
-    >>> find("ablation_modelnet10", {"variant": "vanilla", "dataset": "digits", "aligned": "200"}, "accuracy")
+    >>> find("ablation_modelnet10", {**cell, "dataset": "digits"}, "accuracy")
 
 Class numbers of `rare_classes_modelnet10.csv` are indices from 0, as ours are: the paper's text
 names 1 bed, 2 chair, 3 desk, 5 monitor, which is the alphabetical order counted from 0 (0 is
@@ -18,14 +19,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-IMPLIED = {
-    "ablation_modelnet10": {"dataset": "modelnet10"},
-    "selection_modelnet10": {"dataset": "modelnet10"},
-    "rare_classes_modelnet10": {"dataset": "modelnet10"},
-    "training_hours_modelnet10": {"dataset": "modelnet10"},
-    "noise_on_representations_modelnet10": {"dataset": "modelnet10"},
-    "noise_on_prototypes_modelnet10": {"dataset": "modelnet10"},
-}
 NUMBERS = (
     "accuracy",
     "std",
@@ -55,7 +48,8 @@ def table(name: str) -> tuple[dict[str, str], ...]:
         .joinpath("paper", f"{name}.csv")
         .read_text(encoding="utf-8")
     )
-    return tuple({**IMPLIED.get(name, {}), **row} for row in csv.DictReader(text.splitlines()))
+    implied = {"dataset": "modelnet10"} if name.endswith("_modelnet10") else {}
+    return tuple({**implied, **row} for row in csv.DictReader(text.splitlines()))
 
 
 def _keys(name: str) -> tuple[str, ...]:

@@ -3,7 +3,8 @@ carry.
 
     passive -> active   setup      { H(x)^s }, sorted
     active  -> passive  request    { H(y)^c }, sorted
-    passive -> active   response   { H(y)^c^s }, same order        active: H(y)^s = (H(y)^c^s)^(1/c), looked up in setup
+    passive -> active   response   { H(y)^c^s }, same order
+                        active: H(y)^s = (H(y)^c^s)^(1/c), looked up in setup
     active  -> passive  selection  places in the passive party's own setup, in the common order
     passive -> active   confirm    proof of the same ordered list
 

@@ -1,6 +1,7 @@
 """The result of alignment at one party, and the keyed hashes that make it the same at all parties.
 
-    order:   rows sorted by HMAC(k_order, id)        digest:  HMAC(k_digest, role | id_1 | id_2 | ... | id_n)
+    order:   rows sorted by HMAC(k_order, id)
+    digest:  HMAC(k_digest, role | id_1 | id_2 | ... | id_n)
 
 k_order and k_digest come from one fresh run key. Only the active party has k_order, so the order
 tells nothing about any file; all parties have k_digest and prove with it, over the ids themselves,

@@ -194,11 +194,12 @@ def _ragged(path: Path, expected: int, values: int) -> str:
         for row in lines:
             if row and len(row) != expected:
                 line, values = lines.line_num, len(row)
-                return (
-                    f"{path.name}: line {line} has {values} values, the header {expected}; mend that "
-                    "line"
-                )
-    return f"{path.name}: a line has {values} values, the header {expected}; mend that line"
+                return _ragged_line(path, f"line {line}", values, expected)
+    return _ragged_line(path, "a line", values, expected)
+
+
+def _ragged_line(path: Path, line: str, values: int, expected: int) -> str:
+    return f"{path.name}: {line} has {values} values, the header {expected}; mend that line"
 
 
 def _not_utf8(path: Path, what: str) -> None:

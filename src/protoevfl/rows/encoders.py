@@ -18,8 +18,7 @@ from torch import Tensor
 
 from protoevfl.errors import UserError
 from protoevfl.rows.columns import as_images
-from protoevfl.rows.feature_codes import FeatureSpec
-from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.features import FeatureSpec, TableEncoder
 from protoevfl.rows.files import iter_batches
 from protoevfl.rows.frames import Frame
 

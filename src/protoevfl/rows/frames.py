@@ -1,5 +1,5 @@
-"""Tables in memory of any make (pandas, polars, pyarrow, numpy): `Frame`, one party's as a source of
-rows, and `Parties`, those of several with rows that can be cut."""
+"""Tables in memory of any make (pandas, polars, pyarrow, numpy): `Frame`, one party's as a source
+of rows, and `Parties`, those of several with rows that can be cut."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

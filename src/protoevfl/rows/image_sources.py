@@ -20,22 +20,22 @@ _FASHION_URLS = (
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
 )
 _FASHION_SHA256 = {  # of the unpacked files
-    "train-images-idx3-ubyte.gz": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-    "train-labels-idx1-ubyte.gz": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-    "t10k-images-idx3-ubyte.gz": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-    "t10k-labels-idx1-ubyte.gz": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    "train-images-idx3": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "train-labels-idx1": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "t10k-images-idx3": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "t10k-labels-idx1": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
 }
 FASHION_FILES = tuple(
     fetch.Remote(
-        file=file,
-        urls=tuple(url + file for url in _FASHION_URLS),
+        file=f"{name}-ubyte.gz",
+        urls=tuple(f"{url}{name}-ubyte.gz" for url in _FASHION_URLS),
         sha256=sha256,
         unpack=fetch.gunzip,
         advice="Install the Debian package dataset-fashion-mnist, or put the four *-ubyte.gz files "
         "of https://github.com/zalandoresearch/fashion-mnist into a folder and set PROTOEVFL_DATA "
         "to it",
     )
-    for file, sha256 in _FASHION_SHA256.items()
+    for name, sha256 in _FASHION_SHA256.items()
 )
 
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from protoevfl.errors import UserError
 from protoevfl.rows.encoders import Encoder, ImageEncoder, ImageSpec, encode_rows, fit_encoder
-from protoevfl.rows.feature_codes import FeatureSpec
-from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.features import FeatureSpec, TableEncoder
 from protoevfl.rows.frames import PIXELS, Frame, Parties, same_rows, take
 from protoevfl.rows.table import Further, OwnRows, PartyTable
 

@@ -1,14 +1,14 @@
 """How the classes of a pool are spread: requested shares, then whole rows that the data can give.
 
-majority     k majority classes a party with Gamma_m rows for every row of a minority class. Half of the k are
-             common to all parties where classes have the rows for that, the rest is each party's
-             own: with k = 4 of 10 classes, four parties and Gamma = 12 this gives MID 0.227 and WCS
-             0.83 (the paper: 0.232 and 0.80 to 0.84; k classes drawn at random for each party: 0.79
-             on average). Which classes is drawn, among those that have the rows. Two classes: every
-             party's majority is the more frequent class, except the party with the smallest Gamma
-             of every four, whose majority is the other one. The paper's WCS of Credit points to
-             this, with nearly three times the rows at that party; pools here are equal, so its WCS
-             is not reproduced.
+majority     k majority classes per party with Gamma_m rows for every row of a minority class. Half
+             of the k are common to all parties where classes have the rows for that, the rest is
+             each party's own: with k = 4 of 10 classes, four parties and Gamma = 12 this gives MID
+             0.227 and WCS 0.83 (the paper: 0.232 and 0.80 to 0.84; k classes drawn at random for
+             each party: 0.79 on average). Which classes is drawn, among those that have the rows.
+             Two classes: every party's majority is the more frequent class, except the party with
+             the smallest Gamma of every four, whose majority is the other one. The paper's WCS of
+             Credit points to this, with nearly three times the rows at that party; pools here are
+             equal, so its WCS is not reproduced.
 exponential  Gamma_m ** (-rank / (Z - 1)), ranks drawn for each party.
 balanced     the same number of rows of each class.
 """
@@ -53,7 +53,8 @@ def _majority_classes(
 ) -> list[list[int]]:
     """The majority classes of each party, see the head of this file.
 
-    >>> _majority_classes([4.7, 8.2, 5.2, 3.5], 1, 5000, np.array([18000, 5000]), np.random.default_rng(0))
+    >>> rng = np.random.default_rng(0)
+    >>> _majority_classes([4.7, 8.2, 5.2, 3.5], 1, 5000, np.array([18000, 5000]), rng)
     [[0], [0], [0], [1]]
     """
     parties, classes = len(gammas), len(caps)

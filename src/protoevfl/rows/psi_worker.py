@@ -1,7 +1,7 @@
 """The two curve operations of private set intersection, and a process that performs them for
 `psi.py`.
 
-    encrypt(k, ids) = H(id)^k        reencrypt(k, points) = point^k        (P-256, order of the list kept)
+    encrypt(k, ids) = H(id)^k    reencrypt(k, points) = point^k    (P-256, order of the list kept)
 
 Both are methods of openmined-psi. Run as a script this file reads jobs from its standard input and
 writes results to its standard output until the input ends; keys travel through that pipe only,

@@ -1,13 +1,12 @@
 """The paper's four data sets and scikit-learn's digits, each as one `Dataset` with a fixed train /
 test division.
 
-| name          | rows   | classes | features                       | test rows                               |
-|---------------|--------|---------|--------------------------------|-----------------------------------------|
-| fashion_mnist | 70,000 | 10      | 4 quadrants of 14 x 14         | official, 10,000                        |
-| modelnet10    | 4,899  | 10      | 12 views of 32 x 32            | official, 908                           |
-| adult         | 48,842 | 2       | 14 columns                     | official, 16,281                        |
-| credit        | 30,000 | 2       | 23 columns                     | 20 % of each class, drawn once (seed 0) |
-| digits        | 1,797  | 10      | 4 quadrants of 4 x 4, bundled  | 30 % of each class, drawn once (seed 0) |
+name           rows    classes  features                        test rows
+fashion_mnist  70,000  10       4 quadrants of 14 x 14          official, 10,000
+modelnet10     4,899   10       12 views of 32 x 32             official, 908
+adult          48,842  2        14 columns                      official, 16,281
+credit         30,000  2        23 columns                      20 % of each class, seed 0
+digits         1,797   10       4 quadrants of 4 x 4, bundled   30 % of each class, seed 0
 """
 
 from functools import partial

@@ -28,8 +28,7 @@ from protoevfl.errors import UserError
 from protoevfl.rows import split_counts
 from protoevfl.rows.dataset import Array, Dataset, party_views
 from protoevfl.rows.encoders import encode_rows, fit_encoder
-from protoevfl.rows.feature_codes import FeatureSpec
-from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.features import FeatureSpec, TableEncoder
 from protoevfl.rows.frames import Frame
 from protoevfl.rows.split_counts import SplitSpec
 from protoevfl.rows.table import Labels, PartyTable

@@ -15,7 +15,7 @@ from protoevfl.errors import UserError, nearest
 from protoevfl.methods import METHODS
 from protoevfl.privacy.levels import LEVELS
 from protoevfl.rows.encoders import ImageSpec
-from protoevfl.rows.feature_codes import FeatureSpec, check_kinds
+from protoevfl.rows.features import FeatureSpec, check_kinds
 from protoevfl.rows.files import FileInfo, check_file, require_columns, scan
 from protoevfl.rows.ids import IdRules
 from protoevfl.validation import (

@@ -2,10 +2,10 @@
 hand.
 
 <!-- begin claims -->               the paper's claims with their verdicts
-<!-- begin ablation -->             an experiment: its first figure, one table, the link to all its numbers as CSV
+<!-- begin ablation -->             an experiment: its first figure, one table, a link to all as CSV
 <!-- begin ablation:balanced -->    the table of one of its further quantities alone
 <!-- begin accuracy_images/gate --> one of its further figures alone
-<!-- begin runs -->                 how many records, seeds, machines and commits stand behind the page
+<!-- begin runs -->                 the records, seeds, machines and commits behind the page
 <!-- end -->
 
 Figures and CSV files are written into the folders figures/ and tables/ beside the page.

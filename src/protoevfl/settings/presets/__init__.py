@@ -4,9 +4,9 @@ value}}}.
 A preset's "*" part holds for every data set, the data set's own part comes on top; "images" and
 "tables" lie between. Nested settings use dots ("head.epochs"). A line says something new:
 
-    "inherits": "default"       in a preset: its lines come on top of that preset's
-    "without": ["privacy"]      in a preset: these settings, or all of these groups, are not inherited
-    "inherits": "digits"        in a data set's part: its lines come on top of that part's
+    "inherits": "default"     in a preset: its lines come on top of that preset's
+    "without": ["privacy"]    in a preset: these settings or groups of settings are not inherited
+    "inherits": "digits"      in a data set's part: its lines come on top of that part's
 
 A preset whose name begins with "_" is there to be inherited. `protoevfl tune` writes these files'
 figures (docs/methods/tuning.md).
