@@ -23,7 +23,9 @@ TORCH := $(shell sed -n 's/^torch==\([0-9.]*\).*/\1/p' requirements-torch.txt)
 	@echo "installing the pinned packages of $(REQUIREMENTS) into .venv (some minutes the first time)"
 	$(PYTHON) -m venv .venv
 	$(HASHED) $(addprefix -r ,$(REQUIREMENTS))
-	$(HASHED) -r requirements-torch.txt 2>/dev/null || { echo "no CPU build of PyTorch found: installing the default build"; $(PIP) install --no-compile torch==$(TORCH); }
+	$(HASHED) -r requirements-torch.txt 2>.venv/torch.log || { \
+	  if grep -q "DO NOT MATCH THE HASHES" .venv/torch.log; then cat .venv/torch.log; exit 1; fi; \
+	  echo "no CPU build of PyTorch found: installing the default build"; $(PIP) install --no-compile torch==$(TORCH); }
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 
