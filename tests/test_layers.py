@@ -45,6 +45,7 @@ OPTIONAL = {
     "pandas",
     "IPython",
     "jinja2",
+    "gmpy2",
 }
 FILES = sorted(ROOT.rglob("*.py"))
 EVERY = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())

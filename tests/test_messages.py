@@ -98,7 +98,7 @@ class TestEveryType:
         for f in fields(message):
             value = getattr(message, f.name)
             if isinstance(value, Tensor):
-                expected += value.numel() * (8 if value.dtype == torch.int64 else 4)
+                expected += value.numel() * value.element_size()
             else:
                 expected += len(value) if isinstance(value, str) else 8
         assert messages.payload_bytes(message) == expected

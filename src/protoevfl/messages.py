@@ -19,7 +19,7 @@ from torch import Tensor
 VERSION = 1
 MAX_BYTES = 1 << 30
 MAX_HEADER = 1 << 16
-_DTYPES = {"F32": torch.float32, "I64": torch.int64}
+_DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}
 
 
 class MessageError(Exception):
@@ -200,6 +200,45 @@ class Residuals(Message):
     gradients: Tensor = array("rows", "classes")
 
 
+@dataclass(frozen=True)
+class SealedLabels(Message):
+    """Sealed level: the classes of the rows shared with the receiver, after randomised response and
+    under the active party's key; reply with `SealedSums`.
+
+    Derived from labels. Without the key a ciphertext tells nothing; with the sums that come back a
+    receiver learns at most the randomised labels, whatever it does.
+    """
+
+    kind: ClassVar[str] = "sealed"
+    key: Tensor = array("bytes", dtype=torch.uint8)
+    proof: Tensor = array("roots", "bytes", dtype=torch.uint8)  # that the key has the right form
+    labels: Tensor = array("rows", "cipher", dtype=torch.uint8)
+    present: Tensor = array("classes")  # 1 where a class may be scored, 0 where it is withheld
+
+
+@dataclass(frozen=True)
+class OpenedSums(Message):
+    """Sealed level: the receiver's `SealedSums`, decrypted and still under the receiver's mask;
+    reply with `Embeddings`, the scores of the rows shared with it. Derived from labels."""
+
+    kind: ClassVar[str] = "sealed"
+    sums: Tensor = array("folds", "packs", "bytes", dtype=torch.uint8)
+
+
+@dataclass(frozen=True)
+class OpenLabels(Message):
+    """Sealed level in one process: the same labels without encryption, for simulations and for the
+    active party itself; reply with `Embeddings`, the scores. No method declares it, so no party
+    takes it from another company; a simulation's guard puts randomised labels in it.
+    """
+
+    kind: ClassVar[str] = "labels"
+    # places of these rows among those shared by all, then the further ones
+    rows: Tensor = array("rows", dtype=torch.int64)
+    labels: Tensor = array("rows", dtype=torch.int64)
+    present: Tensor = array("classes")
+
+
 # to the active party's own extractor: these never cross, so no method declares them and no other
 # party takes them
 
@@ -214,6 +253,14 @@ class LearnLabels(Message):
     labels: Tensor = array("rows", dtype=torch.int64)
     # added to the logits: log of own class rates over those of the shared rows
     offsets: Tensor = array("classes")
+
+
+@dataclass(frozen=True)
+class OwnFeatures(Message):
+    """Sealed level: reply with `Embeddings` of the aligned rows in full, and from now on so. For the
+    active party itself, where it has no model of its own."""
+
+    kind: ClassVar[str] = "rows"
 
 
 @dataclass(frozen=True)
@@ -275,6 +322,16 @@ class Statistics(Message):
 
 
 @dataclass(frozen=True)
+class SealedSums(Message):
+    """Sealed level: sums of the party's quantised features by class and fold, under the active
+    party's key and a mask of the party's own. Uniformly distributed: tells nothing to anybody
+    without the mask."""
+
+    kind: ClassVar[str] = "sealed"
+    sums: Tensor = array("folds", "packs", "cipher", dtype=torch.uint8)
+
+
+@dataclass(frozen=True)
 class Projections(Message):
     """FedHSSL: the cross-party encoder's projections of the aligned rows. Derived from the party's
     columns."""
@@ -330,7 +387,7 @@ def scalars(message: Message) -> dict[str, Any]:
 
 
 def payload_bytes(message: Message) -> int:
-    """What the ledger counts: 4 or 8 bytes a number, framing (about 300 bytes a message) apart."""
+    """What the ledger counts: 1, 4 or 8 bytes a number, framing (about 300 bytes a message) apart."""
     tensors: int = sum(getattr(message, n).nbytes for n in _arrays(type(message)))
     return tensors + sum(8 if not isinstance(v, str) else len(v) for v in scalars(message).values())
 

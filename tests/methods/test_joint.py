@@ -252,7 +252,7 @@ def test_further_rows_teach_those_who_hold_them_and_only_with_a_label(
     owner.memory["further"] = sent * shared[..., None]
     taught: list[tuple[Floats, Floats, Ints]] = []
 
-    def spy(own: Floats, features: Floats, labels: Ints, seed: int) -> Joint:
+    def spy(own: Floats, features: Floats, labels: Ints, seed: int, mix: float) -> Joint:
         taught.append((own, features, labels))
         return fit_joint(own[:ROWS], features[:ROWS], labels[:ROWS])
 

@@ -16,11 +16,13 @@ from protoevfl.messages import (
     Learned,
     Message,
     MixedEmbeddings,
+    OpenedSums,
     Parameters,
     PartialGradients,
     Project,
     Projections,
     Residuals,
+    SealedSums,
     SendFeatures,
     Statistics,
     WarmUp,
@@ -49,15 +51,25 @@ class Account:
     run: str
     parts: Mapping[str, Keys]  # aligned, further, query, pool
 
-    def enter(self, request: Message, reply: Message, name: str, features: bool = False) -> None:
+    def enter(
+        self,
+        request: Message,
+        reply: Message,
+        name: str,
+        features: bool = False,
+        scores: bool = False,
+    ) -> None:
         """Enter what this reply to this request is made of.
 
         name       of the round and its request, so that a repetition is entered once
         features   the reply holds columns themselves
+        scores     the reply holds scores of the sealed level
         """
-        if isinstance(reply, Done):
+        if isinstance(reply, Done | SealedSums):  # masked sums are uniform: nothing of a row leaves
             return
-        form = "features" if features else FORM.get(type(reply), "other")
+        form = FORM.get(type(reply), "other")
+        if isinstance(reply, Embeddings) and (features or scores):
+            form = "features" if features else "score"
         self.ledger.left(self._rows(request), form, self.run, name)
 
     def _rows(self, request: Message) -> Keys:
@@ -66,6 +78,8 @@ class Account:
         if isinstance(request, ForwardBatch):
             rows: Keys = self.parts["aligned"][np.unique(request.rows.numpy())]
             return rows
+        if isinstance(request, OpenedSums):
+            return np.concatenate([self.parts["aligned"], self.parts["further"]])
         if isinstance(request, ALIGNED):
             return self.parts["aligned"]
         if isinstance(request, POOL):

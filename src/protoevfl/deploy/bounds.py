@@ -62,7 +62,7 @@ BOUNDS: Mapping[str, Bounds] = {
         "rounds.prior_floor": (1e-4, 0.5),
         "rounds.learning": ANY,
         "layers": frozenset({"output", "hidden", "conv"}),
-        "columns": frozenset({"open", "few"}),
+        "columns": frozenset({"open", "few", "sealed"}),
         "few": (
             1,
             32,
@@ -73,6 +73,9 @@ BOUNDS: Mapping[str, Bounds] = {
         "unseen.components": (1, 40),
         "unseen.pool_rows": (100, 100_000),
         "unseen.groups": (1, 32),
+        "sealed.levels": (2, 4),
+        "sealed.most_of_number": (0.0, 0.5),
+        "sealed.most_of_category": (0.0, 0.5),
     },
     # made-up numbers: nothing of the party is in them, the size is bounded by max_message_mb
     "probe": {

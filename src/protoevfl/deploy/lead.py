@@ -150,8 +150,8 @@ class Lead:
             self.spec.parties[party]: canonical(encode(message))
             for (_, party), message in requests.items()
         }
-        for body in bodies.values():
-            if message_type(body) not in self.spec.down:
+        for name, body in bodies.items():
+            if name != self.spec.active and message_type(body) not in self.spec.down:
                 raise UserError(
                     f"{message_type(body)} is not among the message types that were agreed on"
                 )

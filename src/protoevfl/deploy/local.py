@@ -42,12 +42,15 @@ from protoevfl.messages import (
     Learn,
     Message,
     MessageError,
+    OpenedSums,
+    OwnFeatures,
     SendFeatures,
     WarmUp,
     decode,
     encode,
 )
 from protoevfl.method import Method
+from protoevfl.methods.sealed import has_scores
 from protoevfl.pipeline.predict import Predictions, writer
 from protoevfl.pipeline.prepare import OneParty, Places, prepare_party, rows_of
 from protoevfl.pipeline.train import owner_of, stored_party
@@ -56,7 +59,7 @@ from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, settings_from
 from protoevfl.rows.encoders import encoder_state
 from protoevfl.rows.ids import Ids
-from protoevfl.rows.table import PartyTable
+from protoevfl.rows.table import Further, PartyTable
 from protoevfl.settings.method_choice import method_facts
 
 BEGUN = "begun"  # in a party's memory: it has learnt
@@ -86,14 +89,17 @@ class LocalParty:
         if self.guard is not None:
             reply = self.guard.up(reply)
         if self.account is not None:
-            features = isinstance(reply, Embeddings) and "edges" in self.party.memory
-            self.account.enter(asked, reply, name, features)
+            scores = has_scores(self.party)
+            features = isinstance(reply, Embeddings) and "edges" in self.party.memory and not scores
+            self.account.enter(asked, reply, name, features, scores)
         return encode(reply)
 
     def _learn_first(self, asked: Message) -> None:
         """What has learnt nothing is not shown, whatever is asked for first."""
         starts = FIRST.get(self.party.method.name, ())
-        if not self.learns or not starts or BEGUN in self.party.memory:
+        # at the sealed level a party says nothing at all before it has learnt
+        sealed = getattr(self.party.method, "columns", "") == "sealed"
+        if sealed or not self.learns or not starts or BEGUN in self.party.memory:
             return
         if type(asked).__name__ not in starts:
             self.party.handle(WarmUp())
@@ -380,12 +386,22 @@ class Local:
                 "query": len(rows.kept_aside) + len(rows.asked),
             }
             return uses[request.rows]
-        whole = isinstance(request, WarmUp | SendFeatures | Learn)
+        if isinstance(request, OpenedSums):
+            return len(rows.aligned) + len(rows.further)
+        whole = isinstance(request, WarmUp | SendFeatures | Learn | OwnFeatures)
         return len(rows.aligned) if whole else None
 
-    def owner_guard(self, labels: Tensor) -> OwnerGuard:
-        """`labels` (N_a,) of the rows that all parties share."""
-        return OwnerGuard(self.privacy, labels, self.spec.classes, self._noise(), self._ledger())
+    def owner_guard(self, labels: Tensor, further: Further | None = None) -> OwnerGuard:
+        """`labels` (N_a,) of the rows that all parties share, `further` of those that some do. Sealed
+        labels are always encrypted here."""
+        return OwnerGuard(
+            replace(self.privacy, encrypt=True),
+            labels,
+            self.spec.classes,
+            self._noise(),
+            self._ledger(),
+            further=None if further is None else further.labels,
+        )
 
     def write_probabilities(self, probabilities: Tensor) -> None:
         """predictions.safetensors."""

@@ -19,12 +19,12 @@ TEMPLATE = """\
 # Which jobs this party takes part in. A job that breaks a rule is refused, and the refusal is logged.
 active = "{active}"                 # the only party that may lead jobs here
 methods = ["proto_evfl", "probe"]   # probe sends made-up numbers, to try the connection
-presets = ["default"]
+presets = ["default", "sealed"]     # sealed: only masked sums and coarse scores leave; alone, it is the safest
 max_rounds = 200                    # most exchanges of one job
-send = ["Done", "Embeddings", "Learned", "Statistics"]   # message types that may leave this party
+send = ["Done", "Embeddings", "Learned", "Statistics", "SealedSums"]   # message types that may leave this party
 # Message types it answers. SendFeatures is asked of tables where the active party knows the label of all its rows; the
 # answer tells it the columns of every shared row nearly exactly (privacy.md). Without it, such jobs are refused.
-receive = ["WarmUp", "SendFeatures", "Embed", "Learn", "Describe"]
+receive = ["WarmUp", "SendFeatures", "Embed", "Learn", "Describe", "SealedLabels", "OpenedSums"]
 max_message_mb = 256
 max_sends = 200                     # most times that numbers of one row go to the active party, over all runs
 max_sends_per_run = 40              # most answers of one run that have something of rows in them
@@ -55,13 +55,21 @@ class Policy:
 
     active: TEXT  # the only party that may lead jobs here
     methods: NAMES = ("proto_evfl", "probe")  # probe sends made-up numbers, to try the connection
-    presets: NAMES = ("default",)  # of these methods
+    presets: NAMES = ("default", "sealed")  # of these methods
     max_rounds: Annotated[int, Between(0)] = 200  # most exchanges of one job
     # message types that may leave this party
-    send: NAMES = ("Done", "Embeddings", "Learned", "Statistics")
+    send: NAMES = ("Done", "Embeddings", "Learned", "Statistics", "SealedSums")
     # the answer to SendFeatures tells the columns of shared rows nearly exactly
     # message types it answers
-    receive: NAMES = ("WarmUp", "SendFeatures", "Embed", "Learn", "Describe")
+    receive: NAMES = (
+        "WarmUp",
+        "SendFeatures",
+        "Embed",
+        "Learn",
+        "Describe",
+        "SealedLabels",
+        "OpenedSums",
+    )
     max_message_mb: Annotated[int, Between(0)] = 256  # of one message
     max_sends: Annotated[int, Between(0)] = 200  # of numbers of one row to the active party, ever
     max_sends_per_run: Annotated[int, Between(0)] = (
@@ -155,6 +163,8 @@ class Policy:
         """Settings out of bounds; a method or preset not accepted at all needs no second word."""
         if spec.method not in self.methods or spec.preset not in self.presets:
             return []
+        if spec.preset == "sealed" and spec.settings.get("columns", "sealed") != "sealed":
+            return ["the preset sealed with another level of columns"]
         try:
             return bounds.objections(method_of(spec), list(spec.settings), self.settings)
         except UserError as error:

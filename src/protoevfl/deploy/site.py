@@ -182,7 +182,10 @@ def _federation(own: "Local", engine: Lead) -> Federation:
     # the engine has done the waiting
     loss = "skip" if own.spec.on_party_loss == "skip" else "abort"
     return Federation(
-        [own.method()], [owner], owner_border(engine, own.owner_guard(owner.labels)), loss
+        [own.method()],
+        [owner],
+        owner_border(engine, own.owner_guard(owner.labels, owner.further)),
+        loss,
     )
 
 

@@ -25,6 +25,11 @@ COLUMNS = (
     "nearly exactly; "
     "otherwise not sent as they are"
 )
+SEALED = (
+    "sealed: sums of shared rows under encryption and your own mask, then one coarse score per class "
+    "and row; your side measures first what the scores would give away of each column, and refuses "
+    "above its bound"
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,8 @@ class JobSpec:
 
     def _columns(self) -> str:
         """What is sent of a row's columns, in words."""
+        if "SealedLabels" in self.down:
+            return SEALED
         level = str(self.settings.get("columns", "open"))
         if level != "open":
             return LEVELS.get(level, level)

@@ -60,7 +60,13 @@ def simulated_border(
     metered = Metered(leaving if recorded is None else recorded)
     owner_guards = {
         run: OwnerGuard(
-            privacy, owner.labels, owner.classes, noise_of(seeds[run]), ledgers[run], owner.memory
+            privacy,
+            owner.labels,
+            owner.classes,
+            noise_of(seeds[run]),
+            ledgers[run],
+            owner.memory,
+            further=None if owner.further is None else owner.further.labels,
         )
         for run, owner in enumerate(owners)
     }

@@ -48,26 +48,28 @@ CHUNK = 8192  # rows predicted at a time
 
 @dataclass(frozen=True)
 class Kernel:
-    """k(x, x') = (1 - MIX) x . x' / length + MIX exp(-|x - x'|^2 / distance): linear, and near rows
+    """k(x, x') = (1 - mix) x . x' / length + mix exp(-|x - x'|^2 / distance): linear, and near rows
     alike."""
 
     anchors: Floats  # (n, D) the rows learnt from
     distance: float  # median squared distance of the anchors
     length: float  # mean squared length of the anchors
+    mix: float  # share of the Gaussian kernel
 
     @classmethod
-    def of(cls, anchors: Floats) -> "Kernel":
+    def of(cls, anchors: Floats, mix: float = MIX) -> "Kernel":
         squares = (anchors**2).sum(1)
         apart = squares[:, None] + squares - 2 * anchors @ anchors.T
         pairs = apart[np.triu_indices(len(anchors), 1)]
         distance = float(np.median(pairs)) if len(pairs) else 1.0
-        return cls(anchors, distance + 1e-9, float(squares.mean()) + 1e-9)
+        return cls(anchors, distance + 1e-9, float(squares.mean()) + 1e-9, mix)
 
     def __call__(self, x: Floats) -> Floats:
         """(m, D) -> (m, n)."""
         inner = x @ self.anchors.T
         apart = (x**2).sum(1)[:, None] + (self.anchors**2).sum(1) - 2 * inner
-        values: Floats = (1 - MIX) * inner / self.length + MIX * np.exp(-apart / self.distance)
+        near = np.exp(-apart / self.distance)
+        values: Floats = (1 - self.mix) * inner / self.length + self.mix * near
         return values
 
 
@@ -111,19 +113,23 @@ def log_loss(logits: Floats, labels: NDArray[np.int64]) -> Floats:
     return losses
 
 
-def fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], seed: int = 0) -> Joint:
+def fit_joint(
+    own: Floats, features: Floats, labels: NDArray[np.int64], seed: int = 0, mix: float = MIX
+) -> Joint:
     """The joint model from own scores (n, Z), features (n, D) of the parties present, and labels
-    (n,)."""
+    (n,); `mix` is the share of the Gaussian kernel."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # matrices this small are slower on several threads
-        return _fit_joint(own, features, labels, seed)
+        return _fit_joint(own, features, labels, seed, mix)
 
 
-def _fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], seed: int) -> Joint:
+def _fit_joint(
+    own: Floats, features: Floats, labels: NDArray[np.int64], seed: int, mix: float
+) -> Joint:
     from scipy.linalg import eigh
 
-    kernel = Kernel.of(features[_anchors(len(features))])
+    kernel = Kernel.of(features[_anchors(len(features))], mix)
     gram = kernel(kernel.anchors)
     most = len(gram) - 1
     eigenvalues, vectors = eigh(gram, subset_by_index=[max(0, most - RANK + 1), most])
@@ -342,6 +348,7 @@ def _fitted(owner: LabelOwner, senders: tuple[int, ...], with_own: bool) -> Join
             _side_by_side(blocks, senders),
             labels.cpu().numpy(),
             seed=owner.key % 2**31,
+            mix=0.0 if "scores" in owner.memory else MIX,  # scores are evidence: they add up
         )
     model: Joint = owner.cache[key]
     return model

@@ -37,6 +37,12 @@ from protoevfl.messages import (
     Learn,
     Learned,
     Message,
+    MessageError,
+    OpenedSums,
+    OpenLabels,
+    OwnFeatures,
+    SealedLabels,
+    SealedSums,
     SendFeatures,
     Statistics,
     WarmUp,
@@ -44,10 +50,12 @@ from protoevfl.messages import (
 )
 from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods import rounds as party_rounds
+from protoevfl.methods import sealed
 from protoevfl.methods import unseen as unseen_classes
 from protoevfl.methods.batch import look, predict_batch
 from protoevfl.methods.joint import log_rates, predict_joint
 from protoevfl.methods.own_model import OwnModelSettings, has_own_model, train_own_model
+from protoevfl.methods.sealed import PartyView, SealedSettings
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.stacking import predict_stacked
 from protoevfl.methods.table_features import learn_features, table_features
@@ -69,6 +77,7 @@ class ProtoEVFL:
     head: HeadSettings = field(default_factory=HeadSettings)
     unseen: UnseenSettings = field(default_factory=UnseenSettings)
     own: OwnModelSettings = field(default_factory=OwnModelSettings)
+    sealed: SealedSettings = field(default_factory=SealedSettings)
     layers: tuple[str, ...] = ("output",)  # which representations are sent
     columns: str = "open"  # how much a party sends of a shared row: open, few or sealed
     few: int = 1  # numbers per row and party at the level "few"
@@ -93,6 +102,8 @@ class ProtoEVFL:
         """Prototypes go down only where there are rounds; `Describe` is asked where a class lacks
         labels, and `SendFeatures` instead of `WarmUp` where the parties hold tables and the active
         party knows all its labels."""
+        if self.columns == "sealed":
+            return ((SealedLabels, SealedSums), (OpenedSums, Embeddings), *PREDICTION)
         starts: Exchanges = ((WarmUp, Embeddings), (SendFeatures, Embeddings))
         learning: Exchanges = ((Learn, Learned),) if self.has_rounds else ()
         describing: Exchanges = ((Describe, Statistics),) if self.unseen.slot else ()
@@ -104,6 +115,8 @@ class ProtoEVFL:
     # ------------------------------------------------------------ party side
 
     def answer(self, cohort: Cohort, request: Message) -> Message:
+        if self.columns == "sealed":
+            return self.answer_sealed(cohort, request)
         match request:
             case WarmUp():
                 if self.warm.epochs and not self.without_network(cohort):
@@ -133,13 +146,55 @@ class ProtoEVFL:
                 return Embeddings(self.embed(cohort, getattr(cohort.rows, which)))
         raise NotImplementedError(type(request).__name__)
 
+    def answer_sealed(self, cohort: Cohort, request: Message) -> Message:
+        """The sealed level: nothing but masked sums and audited scores leaves, whatever is asked."""
+        match request:
+            case OwnFeatures():
+                self.prepare_features(cohort)
+                cohort.memory["open"] = torch.ones(cohort.size)
+                return Embeddings(self.embed(cohort, cohort.rows.aligned))
+            case SealedLabels():
+                self.prepare_features(cohort)
+                return sealed.sum_under_encryption(self.view(cohort), request)
+            case OpenLabels():
+                self.prepare_features(cohort)
+                view = self.view(cohort)
+                sealed.learn_plain(view, request, self.sealed)
+                return Embeddings(sealed.shared_scores(view))
+            case OpenedSums():
+                view = self.view(cohort)
+                sealed.learn_opened(view, request, self.sealed)
+                return Embeddings(sealed.shared_scores(view))
+            case Embed(rows="query"):
+                rows = cohort.rows.query
+                if "open" in cohort.memory:
+                    return Embeddings(self.embed(cohort, rows))
+                if not sealed.has_scores(cohort):  # nothing was learnt: nothing to say
+                    return Embeddings(torch.zeros(*rows.shape[:2], 1, device=rows.device))
+                return Embeddings(sealed.new_scores(cohort, self.embed(cohort, rows)))
+        raise MessageError(f"{type(request).__name__} is not answered at the sealed level")
+
+    def prepare_features(self, cohort: Cohort) -> None:
+        """What scores are made of: bins of a table's columns, an image's embedding after warm-up."""
+        if cohort.rows.spans is not None:
+            cohort.memory |= learn_features(whole_rows(cohort), cohort.rows.numbers)
+        elif self.warm.epochs:
+            warm_up(cohort, self.warm)
+
+    def view(self, cohort: Cohort) -> PartyView:
+        rows = whole_rows(cohort)
+        further = cohort.rows.further
+        shared = [cohort.rows.aligned] + ([] if further is None else [further])
+        features = self.embed(cohort, torch.cat(shared, 1))
+        return PartyView(cohort, rows, self.embed(cohort, rows), features)
+
     def embed(self, cohort: Cohort, rows: Tensor, layers: tuple[str, ...] | None = None) -> Tensor:
         """What leaves of these rows: features, a few numbers, or layers side by side (all that are
         sent, unless told)."""
         memory = cohort.memory
         if "edges" in memory:  # features were asked for
             return table_features(rows, cohort.rows.numbers, memory["edges"], memory["centre"])
-        if self.columns == "open":
+        if self.columns != "few":  # at the sealed level scores are made of it, and it stays
             return self.embed_layers(cohort, rows, layers)
 
         def whole(rows: Tensor) -> Tensor:
@@ -184,6 +239,9 @@ class ProtoEVFL:
         if owner.own is not None:
             train_own_model(owner, self.own)
             yield Report("own model", 1, 1)
+        if self.columns == "sealed":
+            yield from self.train_sealed(owner)
+            return
         linear = owner.own is not None and owner.own.rows.dim() == 2 and not self.lacking(owner)
         if linear:
             owner.memory["linear"] = torch.ones((), device=owner.device)
@@ -220,6 +278,44 @@ class ProtoEVFL:
             keys = owner.keys("head", self.head.members)
             owner.head = train_head(keys, f, owner.labels, owner.classes, self.head, drawn)
         yield Report("head", 1, 1)
+
+    def train_sealed(self, owner: LabelOwner) -> Talk:
+        """Scores of the other parties beside the active party's own model, or beside its features
+        where it has no labels but those of the shared rows."""
+        if owner.unseen or owner.open:
+            raise UserError(
+                "a class without any label needs to see rows of the other parties: use the open "
+                "level (preset default) for it, or leave the class out"
+            )
+        scores = yield from sealed.ask_for_scores(owner)
+        if not has_own_model(owner):
+            replies = yield {0: OwnFeatures()}
+            scores[0] = values(replies[0]).to(owner.device)
+        if not scores:
+            raise UserError("no other party sent scores: there is nothing to join")
+        width = max(sent.shape[1] for sent in scores.values())
+        count = len(owner.labels)
+        blocks = torch.zeros(len(owner.parties), count, width, device=owner.device)
+        for m, sent in scores.items():
+            blocks[m, :, : sent.shape[1]] = sent[:count]
+        usable = [m in scores or (m == 0 and has_own_model(owner)) for m in owner.parties]
+        owner.memory |= {
+            "linear": torch.ones((), device=owner.device),
+            "scores": torch.ones((), device=owner.device),
+            "embeddings": blocks,
+            "usable": torch.tensor(usable, device=owner.device),
+        }
+        if owner.further is not None:
+            shared = owner.further.shared
+            further = torch.zeros(*shared.shape, width, device=owner.device)
+            for m, sent in scores.items():
+                further[m, shared[m], : sent.shape[1]] = sent[count:]
+            owner.memory |= {
+                "further": further,
+                "further.labels": owner.further.labels,
+                "further.shared": shared,
+            }
+        yield Report("joint model", 1, 1)
 
     def learning(
         self,
@@ -394,6 +490,9 @@ class ProtoEVFL:
     def decide(self, owner: LabelOwner, f: Tensor, here: Tensor, batch: bool = True) -> Tensor:
         """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for
         "none of these"."""
+        shows_more = batch and self.unseen.self_training and f.shape[1] >= self.unseen.least_rows
+        if "scores" in owner.memory and shows_more:
+            return self.decide_by_batch(owner, f, here)
         if "linear" in owner.memory:  # tables with every label: methods/joint.py
             return predict_joint(owner, f, here)
         if has_own_model(owner) and bool(here[0]) and not self.lacking(owner):
@@ -423,6 +522,15 @@ class ProtoEVFL:
             if self.head.balanced:
                 p = (p.clamp(min=1e-12).log() + log_rates(owner.labels, owner.classes)).softmax(1)
         return nn.functional.pad(p, (0, 1)) if owner.open and not fires else p
+
+    def decide_by_batch(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
+        """Images at the sealed level: scores in the place of embeddings, the batch teaches too."""
+        shared = owner.memory["embeddings"]
+        width = shared.shape[-1]
+        if has_own_model(owner) and bool(here[0]):
+            return predict_stacked(owner, shared, f, here, width, self.unseen)
+        me = replace(owner, unseen=(), rare=())
+        return predict_batch(me, shared, f, here, width, self.unseen)
 
     def something_unseen(self, owner: LabelOwner, f: Tensor) -> bool:
         """The open test: does a party's pool, or the batch to be predicted, hold what no aligned

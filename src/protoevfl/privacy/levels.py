@@ -2,7 +2,7 @@
 
     open     features of tables, or embeddings of all layers: most accurate, columns can be rebuilt
     few      the largest principal components of the party's own rows, each rounded to half a spread
-    sealed   one score per class, made under encryption
+    sealed   one coarse score per class, from class sums made under encryption (methods/sealed.py)
 
 The party computes the components from its own rows alone: no label and nothing of the other side's
 choosing enters, except how many there are (`few`). They are rounded because an exact number is the
@@ -29,8 +29,6 @@ def check_level(level: str) -> None:
     """UserError for a level that there is not."""
     if level not in LEVELS:
         raise UserError(f"unknown level of columns '{level}'; there are {', '.join(LEVELS)}")
-    if level == "sealed":
-        raise UserError('columns = "sealed" is not there yet; use "few" or "open"')
 
 
 def learn_few(rows: Tensor, count: int) -> dict[str, Tensor]:

@@ -14,14 +14,26 @@ guards in a simulation; a deployment gives the owner's guard a secret key and a 
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.messages import Done, Embeddings, Learn, Learned, Message
-from protoevfl.privacy import bounds
+from protoevfl.messages import (
+    Done,
+    Embeddings,
+    Learn,
+    Learned,
+    Message,
+    MessageError,
+    OpenedSums,
+    OpenLabels,
+    SealedLabels,
+    SealedSums,
+)
+from protoevfl.privacy import bounds, encrypted_sums
 from protoevfl.privacy.defences.clip import clip
 from protoevfl.privacy.defences.noise import Noise, SecretNoise, digest
 from protoevfl.privacy.defences.randomised_response import randomise
@@ -29,6 +41,9 @@ from protoevfl.privacy.defences.release import SENSITIVITY, release
 from protoevfl.privacy.defences.rewrite import permuted, rounded, unpermuted, without_small_classes
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.validation import from_dotted
+
+SEALED_EPSILON = 3.0  # of sealed labels where label_epsilon says nothing
+MOST_SUMS = 4096  # ciphertexts in one answer: decrypting them takes a minute
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,8 @@ class PrivacySettings:
     # the paper's noise on prototypes as they are: no guarantee, for its tables
     prototype_kappa: float = 0.0
     label_epsilon: float | None = None  # randomised response on the labels prototypes are made of
+    # encrypt sealed labels in a simulation too: the same sums, slower; between companies always on
+    encrypt: bool = False
     min_class_count: int = 0  # classes with fewer labels are not shown; 5 on own rows
     permute_classes: bool = False  # hide class names
     round_digits: int | None = None  # decimals of what goes down
@@ -110,14 +127,17 @@ class OwnerGuard:
     ledger: Ledger = field(default_factory=Ledger)
     memory: MutableMapping[str, Tensor] = field(default_factory=dict)
     active: int = 0  # this party sits with the owner: nothing leaves
+    # (F,) of the rows shared with some of the others
+    further: Tensor | None = None
 
     def __post_init__(self) -> None:
         epsilon = self.settings.label_epsilon
-        self.shared = (
-            self.labels
-            if epsilon is None
-            else randomise(self.labels, self.classes, epsilon, self.noise)
-        )
+        every = self.labels if self.further is None else torch.cat([self.labels, self.further])
+        # drawn once: a row says the same to all who have it; what is sealed is always randomised
+        self.randomised = randomise(every, self.classes, epsilon or SEALED_EPSILON, self.noise)
+        if epsilon is not None:
+            every = self.randomised
+        self.shared = every[: len(self.labels)]
         self.order = self.noise.uniform(f"order/{self.classes}", self.classes).argsort()
 
     def down(self, party: int, request: Message) -> Message:
@@ -128,6 +148,8 @@ class OwnerGuard:
             raise UserError(
                 "gradients are made of labels row by row and no defence covers them; use proto_evfl"
             )
+        if isinstance(request, OpenLabels):
+            return self._sealed(request)
         if not isinstance(request, Learn):
             return request
         return self._rewrite(
@@ -139,6 +161,8 @@ class OwnerGuard:
     def received(self, party: int, reply: Message) -> Message:
         """The reply as the owner may use it: clipped, class numbers restored, remembered for the
         next release."""
+        if isinstance(reply, SealedSums):
+            return self._opened(reply)
         if party == self.active or not isinstance(reply, Embeddings | Learned):
             return reply
         if self.settings.clip is not None:
@@ -150,6 +174,51 @@ class OwnerGuard:
         if len(reply.values) == len(self.labels):
             self.memory[f"guard.upload.{party}"] = reply.values
         return reply
+
+    def _sealed(self, request: OpenLabels) -> SealedLabels | OpenLabels:
+        """Randomised labels, encrypted unless a simulation does without; small classes withheld."""
+        labels = self.randomised[request.rows]
+        counts = torch.bincount(self.labels, minlength=self.classes).to(request.present)
+        present = request.present * (counts >= max(1, self.settings.min_class_count))
+        if not self.settings.encrypt:
+            return replace(request, labels=labels, present=present)
+        numbers = encrypted_sums.numbers_tensor
+        size = encrypted_sums.NUMBER_BYTES
+        return SealedLabels(
+            numbers([self._private_key.public.n], size)[0],
+            numbers(self._private_key.proof(), size),
+            self._ciphertexts[request.rows.cpu()],
+            present,
+        )
+
+    @cached_property
+    def _private_key(self) -> encrypted_sums.PrivateKey:
+        return encrypted_sums.PrivateKey.draw(self._key_bytes)
+
+    @cached_property
+    def _ciphertexts(self) -> Tensor:
+        """All shared rows' classes, encrypted once: each other party gets those of its rows."""
+        key, randomness = self._private_key, self._key_bytes
+        return encrypted_sums.seal_labels(key, self.randomised, self.classes, randomness)
+
+    def _key_bytes(self, name: str, count: int) -> bytes:
+        """A resumed run repeats its key and ciphertexts; other labels get other ones."""
+        return self.noise.raw(f"sealed/{digest(self.randomised)}/{name}", count)
+
+    def _opened(self, reply: SealedSums) -> OpenedSums:
+        """Decrypted, still under the party's mask. Whatever a party put there, it learns no more
+        than the randomised labels."""
+        folds, packs, width = reply.sums.shape
+        if folds * packs > MOST_SUMS or width != encrypted_sums.CIPHER_BYTES:
+            raise MessageError(
+                f"sealed sums must be at most {MOST_SUMS} numbers of "
+                f"{encrypted_sums.CIPHER_BYTES} bytes, not {folds * packs} of {width}"
+            )
+        numbers = encrypted_sums.tensor_numbers(reply.sums.flatten(0, 1))
+        self._private_key.public.check_ciphertexts(numbers)
+        plain = [self._private_key.decrypt(number) for number in numbers]
+        opened = encrypted_sums.numbers_tensor(plain, encrypted_sums.NUMBER_BYTES)
+        return OpenedSums(opened.view(folds, packs, -1))
 
     def _release(self, party: int, request: Learn) -> Learn:
         count = self._count(party)

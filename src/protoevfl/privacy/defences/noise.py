@@ -34,6 +34,9 @@ class Noise(Protocol):
     def uniform(self, name: str, count: int) -> Tensor:
         """(count,) float64 in (0, 1)."""
 
+    def raw(self, name: str, count: int) -> bytes:
+        """So many bytes, for keys."""
+
 
 def box_muller(uniform: Tensor, shape: tuple[int, ...]) -> Tensor:
     """sqrt(-2 ln u) (cos, sin)(2 pi v) from uniform (2h,) in (0, 1) -> the first numbers, as
@@ -58,8 +61,11 @@ class SecretNoise:
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
+    def raw(self, name: str, count: int) -> bytes:
+        return hashlib.shake_256(self.key + name.encode()).digest(count)
+
     def uniform(self, name: str, count: int) -> Tensor:
-        stream = hashlib.shake_256(self.key + name.encode()).digest(8 * count)
+        stream = self.raw(name, 8 * count)
         words = np.frombuffer(stream, dtype="<u8") >> np.uint64(11)  # 53 bits
         return torch.from_numpy((words.astype(np.float64) + 0.5) * 2.0**-53)
 
@@ -72,6 +78,9 @@ class SeededNoise:
     """For simulation: repeatable from a run's seed, hence no protection at all outside one."""
 
     seed: int
+
+    def raw(self, name: str, count: int) -> bytes:
+        return hashlib.shake_256(f"{self.seed}/{name}".encode()).digest(count)
 
     def uniform(self, name: str, count: int) -> Tensor:
         keys = torch.tensor([rnd.key(self.seed, "privacy", name)])
