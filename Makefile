@@ -61,7 +61,7 @@ reproduce-quick: install
 # The pages of results with their figures and CSV files, from the records in results/.
 results: install
 	$(BIN)/protoevfl reproduce all --no-run --no-render --out out/results --fill docs/results.md \
-	  --merge results/h200.jsonl.gz --merge results/seeds_5_to_14_h200.jsonl.gz
+	  --merge results/every_label_h200.jsonl.gz --merge results/h200.jsonl.gz --merge results/seeds_5_to_14_h200.jsonl.gz
 
 docs: install
 	$(BIN)/mkdocs build --strict
