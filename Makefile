@@ -23,7 +23,9 @@ TORCH := $(shell sed -n 's/^torch==\([0-9.]*\).*/\1/p' requirements-torch.txt)
 	@echo "installing the pinned packages of $(REQUIREMENTS) into .venv (some minutes the first time)"
 	$(PYTHON) -m venv .venv
 	$(HASHED) $(addprefix -r ,$(REQUIREMENTS))
-	$(HASHED) -r requirements-torch.txt 2>/dev/null || { echo "no CPU build of PyTorch found: installing the default build"; $(PIP) install --no-compile torch==$(TORCH); }
+	$(HASHED) -r requirements-torch.txt 2>.venv/torch.log || { \
+	  if grep -q "DO NOT MATCH THE HASHES" .venv/torch.log; then cat .venv/torch.log; exit 1; fi; \
+	  echo "no CPU build of PyTorch found: installing the default build"; $(PIP) install --no-compile torch==$(TORCH); }
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -59,7 +61,7 @@ reproduce-quick: install
 # The pages of results with their figures and CSV files, from the records in results/.
 results: install
 	$(BIN)/protoevfl reproduce all --no-run --no-render --out out/results --fill docs/results.md \
-	  --merge results/h200.jsonl.gz --merge results/seeds_5_to_14_h200.jsonl.gz
+	  --merge results/every_label_h200.jsonl.gz --merge results/h200.jsonl.gz --merge results/seeds_5_to_14_h200.jsonl.gz
 
 docs: install
 	$(BIN)/mkdocs build --strict

@@ -4,6 +4,7 @@ process.
 One of them is killed in the middle; the files to learn from are gone when new rows are predicted.
 """
 
+import json
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from protoevfl.deploy.audit_log import verify
 from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.deploy.job_file import complete
 from protoevfl.deploy.secret import run_seed
+from protoevfl.deploy.self_audit import FILE
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.pipeline.predict import predict, write_predictions
 from protoevfl.pipeline.simulate import train_files
@@ -117,6 +119,15 @@ def test_every_party_has_answered_every_round_and_its_log_is_whole(twice: Twice)
         assert latest.round == 3  # features, further rows, rows to predict
         assert verify(folder / "audit.jsonl", str(latest.header["audit"]))[0] > 2 * 3
     assert not list((twice.federation.folder / "hub").rglob("*.safetensors"))
+
+
+def test_passive_parties_wrote_down_what_their_replies_gave_away(twice: Twice) -> None:
+    for name in NAMES:
+        path = twice.federation.kit(name).run_folder("credit") / FILE
+        assert path.exists() == (name != "bank")
+        if path.exists():
+            first = json.loads(path.read_text().splitlines()[0])
+            assert max(first["given away"].values()) > 0.9  # columns are open as delivered
 
 
 def test_each_company_keeps_its_own_part_and_no_other(twice: Twice) -> None:

@@ -30,6 +30,7 @@ from protoevfl.deploy.policy import Policy, method_of
 from protoevfl.deploy.review import ledger_of
 from protoevfl.deploy.row_ledger import Keys, RowLedger, row_keys
 from protoevfl.deploy.secret import derived, run_seed
+from protoevfl.deploy.self_audit import FILE, SelfAudit
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import party_key
@@ -57,7 +58,8 @@ from protoevfl.pipeline.train import owner_of, stored_party
 from protoevfl.privacy.defences.noise import SecretNoise
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, settings_from
-from protoevfl.rows.encoders import encoder_state
+from protoevfl.rows.encoders import Encoder, encoder_state
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.ids import Ids
 from protoevfl.rows.table import Further, PartyTable
 from protoevfl.settings.method_choice import method_facts
@@ -78,6 +80,7 @@ class LocalParty:
     account: Account | None = None
     sources: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of what it is made of
     learns: bool = False  # in a training run
+    audit: SelfAudit | None = None
 
     def handle_bytes(self, request: bytes, name: str = "") -> bytes:
         """The reply to a request; `name` tells it from every other request of the run."""
@@ -88,8 +91,10 @@ class LocalParty:
         reply = self.party.handle(asked)
         if self.guard is not None:
             reply = self.guard.up(reply)
+        scores = has_scores(self.party)
+        if self.audit is not None and not scores:  # scores were audited when they were made
+            self.audit.check(self.party, asked, reply, name)
         if self.account is not None:
-            scores = has_scores(self.party)
             features = isinstance(reply, Embeddings) and "edges" in self.party.memory and not scores
             self.account.enter(asked, reply, name, features, scores)
         return encode(reply)
@@ -219,7 +224,8 @@ class Local:
             "data file": file_digest(part.file.info.path),
             "encoder": hashlib.sha256(encoder.encode()).hexdigest(),
         }
-        return self._made(party, account=self._account(part), sources=sources)
+        audit = self._audit(part.encoder)
+        return self._made(party, account=self._account(part), sources=sources, audit=audit)
 
     def part(self) -> OneParty:
         """This party's encoder and rows."""
@@ -244,7 +250,8 @@ class Local:
                 self.row_ledger, self.spec.run, {"query": self._keys(source.ids(), rows)}
             )
         sources = {"file of new rows": file_digest(source.path)}
-        return self._made(party, account=account, sources=sources)
+        audit = self._audit(source.party.encoder)
+        return self._made(party, account=account, sources=sources, audit=audit)
 
     # ------------------------------------------------------------ what may leave
 
@@ -256,6 +263,12 @@ class Local:
     def row_ledger(self) -> RowLedger:
         """What of this party's rows went to the active party, over all runs."""
         return ledger_of(self.kit.folder, self.policy)
+
+    def _audit(self, encoder: Encoder) -> SelfAudit | None:
+        """Of what leaves; the active party's own answers do not, and images have no columns."""
+        if not self.index or not isinstance(encoder, TableEncoder):
+            return None
+        return SelfAudit(tuple(encoder.columns), self.policy.max_rebuilt, self.folder / FILE)
 
     def _account(self, part: OneParty) -> Account | None:
         """None at the active party: its own answers do not leave it."""

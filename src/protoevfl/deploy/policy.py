@@ -28,6 +28,8 @@ receive = ["WarmUp", "SendFeatures", "Embed", "Learn", "Describe", "SealedLabels
 max_message_mb = 256
 max_sends = 200                     # most times that numbers of one row go to the active party, over all runs
 max_sends_per_run = 40              # most answers of one run that have something of rows in them
+max_rebuilt = 1.0                   # most of a column that what leaves may give away: 0 nothing, 1 all; measured
+                                    # before each reply, see gives_away.jsonl in the run's folder
 max_statistics_per_run = 1          # most descriptions of the pool in one run
 min_component_rows = 10             # fewest rows of the pool that one described mean is made of
 max_query_rows = 10_000             # most rows to be predicted or measured in one run
@@ -78,6 +80,9 @@ class Policy:
     max_statistics_per_run: Annotated[int, Between(0)] = 1  # most descriptions of the pool
     # fewest rows of the pool that one described mean is made of
     min_component_rows: Annotated[int, Between(1)] = 10
+    # most that what leaves may give away of a column, by the party's own measurement: 0 to 1 (no
+    # bound)
+    max_rebuilt: Annotated[float, Between(0, 1)] = 1.0
     max_query_rows: Annotated[int, Between(0)] = 10_000  # most rows to be predicted or measured
     max_ids: Annotated[int, Between(0)] = 10_000  # most ids asked about in one alignment
     min_ids: Annotated[int, Between(1)] = 10  # fewest ids asked about in one alignment

@@ -44,7 +44,7 @@ from protoevfl.messages import (
 )
 from protoevfl.method import Report
 from protoevfl.privacy import encrypted_sums as sums_of
-from protoevfl.privacy.gives_away import LEAST_ROWS, columns_of, gives_away
+from protoevfl.privacy.gives_away import LEAST_ROWS, SelfAuditError, columns_of, gives_away
 
 FOLDS = 5
 CLIP = 4.0  # standard deviations
@@ -63,11 +63,6 @@ AUDITED = 20_000  # own rows on which a party measures what scores give away
 MOST_PATTERNS = 64  # of what is sent, up to which the best decoder is known; else by experiment
 LEAST_OF_VALUE = 10  # rows of a category's value under which it is not counted
 PREFIX = "sealed."
-
-
-class SelfAuditError(UserError):
-    """The party's own measurement says no. The text names a column: it is for its own people and
-    reaches the other side only as this class's name."""
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from protoevfl.errors import UserError
+
 FOLDS = 5
 MOST_ROWS = 600  # that decoders learn from and are tried on
 STRENGTHS = (1e-4, 1e-2, 1.0)  # of ridge, per row
 NEIGHBOURS = (1, 7)
 LEAST_ROWS = 20  # fewer show nothing
+
+
+class SelfAuditError(UserError):
+    """The party's own measurement says no. The text names a column: it is for its own people and
+    reaches the other side only as this class's name."""
 
 
 def gives_away(columns: Mapping[str, Tensor], sent: Tensor) -> dict[str, float]:

@@ -63,10 +63,10 @@ POOLS = (
     "row."
 )
 OWN_COLUMNS = (
-    "A decoder learnt from four fifths of the rows rebuilds the last fifth from what would be sent of "
-    "them. 0: no better than guessing; 1: exact (R² of a number, balanced accuracy of a category from "
-    "chance to certainty). Rows sent again with other settings add up: measure them together, and "
-    "keep a bound in the party's policy."
+    "A decoder learnt from four fifths of the rows rebuilds the last fifth from what would be sent "
+    "of them. 0: no better than guessing; 1: exact (R² of a number, balanced accuracy of a "
+    "category from chance to certainty). Rows sent again with other settings add up, which these "
+    "figures do not count."
 )
 WAYS = ("from what it sends", "from the label alone")
 NOTHING_SENT = "No message made of labels was sent: there is nothing in it about single people."
