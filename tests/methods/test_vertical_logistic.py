@@ -2,10 +2,12 @@
 away."""
 
 import numpy as np
+import pytest
 import torch
 
 from protoevfl.messages import Residuals
 from protoevfl.methods.vertical_logistic import VerticalLogistic
+from protoevfl.rows import sources
 from tests.methods.play import accuracy, any_subset, play, played, same_numbers
 
 TINY = {"rounds": 5, "path_rounds": 2, "folds": 2}
@@ -55,6 +57,8 @@ def test_it_reaches_the_optimum_of_the_pooled_columns() -> None:
 
 
 def test_columns_that_repeat_each_other_are_no_trouble() -> None:
+    if not sources.available("credit"):
+        pytest.skip("needs the Credit data")
     run = play("vertical_logistic", TINY, dataset="credit", aligned=100, pool=100)
     assert all(bool(p.isfinite().all()) for p in run.predict())
 
