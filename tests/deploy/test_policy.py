@@ -46,6 +46,14 @@ def test_a_party_can_refuse_to_send_its_columns_and_is_told_when_they_are_asked_
     assert "nearly exactly" not in SPEC.review()
 
 
+def test_what_a_party_asks_only_itself_is_never_taken_from_another() -> None:
+    """OwnFeatures would send columns as they are, OpenLabels would bring labels in clear."""
+    inside = {"OwnFeatures", "OpenLabels"}
+    assert not inside & {*Policy("bank").receive}
+    sealed = complete(replace(SPEC, settings={"columns": "sealed"}, down=(), up=()))
+    assert not inside & {*sealed.down, *sealed.up}
+
+
 @pytest.mark.parametrize(
     ("rule", "change", "word"),
     [

@@ -63,10 +63,8 @@ BOUNDS: Mapping[str, Bounds] = {
         "rounds.learning": ANY,
         "layers": frozenset({"output", "hidden", "conv"}),
         "columns": frozenset({"open", "few", "sealed"}),
-        "few": (
-            1,
-            32,
-        ),  # numbers per row that are rounded; all of them together would be the columns
+        # rounded numbers per row; all components together would be the columns
+        "few": (1, 32),
         "width": (1, 128),
         "norm": frozenset({True}),
         "table": frozenset({"skip"}),

@@ -61,8 +61,8 @@ class Policy:
     max_rounds: Annotated[int, Between(0)] = 200  # most exchanges of one job
     # message types that may leave this party
     send: NAMES = ("Done", "Embeddings", "Learned", "Statistics", "SealedSums")
-    # the answer to SendFeatures tells the columns of shared rows nearly exactly
-    # message types it answers
+    # message types it answers; the answer to SendFeatures tells the columns of shared rows nearly
+    # exactly
     receive: NAMES = (
         "WarmUp",
         "SendFeatures",
@@ -74,9 +74,8 @@ class Policy:
     )
     max_message_mb: Annotated[int, Between(0)] = 256  # of one message
     max_sends: Annotated[int, Between(0)] = 200  # of numbers of one row to the active party, ever
-    max_sends_per_run: Annotated[int, Between(0)] = (
-        40  # most answers of a run with something of rows
-    )
+    # most answers of a run with something of rows in them
+    max_sends_per_run: Annotated[int, Between(0)] = 40
     max_statistics_per_run: Annotated[int, Between(0)] = 1  # most descriptions of the pool
     # fewest rows of the pool that one described mean is made of
     min_component_rows: Annotated[int, Between(1)] = 10

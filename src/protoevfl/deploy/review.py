@@ -37,9 +37,16 @@ def sends(spec: JobSpec, policy: Policy) -> list[str]:
 
 
 def _of_proto_evfl(spec: JobSpec, policy: Policy, method: ProtoEVFL) -> Iterator[str]:
+    queried = f"each row that is measured or to be predicted (at most {policy.max_query_rows:,})"
     if spec.task == "predict":
-        yield f"what the training run sends of a row, of each of at most {policy.max_query_rows:,} rows, once"
-        yield from _shield(spec)
+        yield f"what the training run sends of a row, of {queried}, once"
+        yield from _shield(spec, method)
+        return
+    if method.columns == "sealed":
+        yield "sums of its columns over the shared rows, masked under encryption: random numbers"
+        yield f"a score per class of each shared row, of at most {method.sealed.levels} levels, once"
+        yield f"the same of {queried}, once"
+        yield from _shield(spec, method)
         return
     few = method.columns == "few"
     rounds = method.rounds.count if method.has_rounds else 0
@@ -48,10 +55,7 @@ def _of_proto_evfl(spec: JobSpec, policy: Policy, method: ProtoEVFL) -> Iterator
     yield f"{numbers} numbers of each shared row, {several}"
     if len(method.layers) > 1 and not few:
         yield f"of images also the inner layers ({', '.join(method.layers)}), once"
-    yield (
-        f"the same of each row that is measured or to be predicted (at most "
-        f"{policy.max_query_rows:,}), once"
-    )
+    yield f"the same of {queried}, once"
     if "SendFeatures" in spec.down and not few:
         yield (
             "or, where the rows are tables and the active party uses all its labels: every encoded "
@@ -69,15 +73,24 @@ def _of_proto_evfl(spec: JobSpec, policy: Policy, method: ProtoEVFL) -> Iterator
             f"rows of its pool for each such class, each of at least {policy.min_component_rows} "
             "rows, once"
         )
-    yield from _shield(spec)
+    yield from _shield(spec, method)
 
 
-def _shield(spec: JobSpec) -> Iterator[str]:
+def _shield(spec: JobSpec, method: ProtoEVFL) -> Iterator[str]:
     """What stands between these numbers and the columns behind them."""
     defences = settings_from(spec.privacy)
-    if defences.clip is None or not defences.embedding_noise:
+    if method.columns == "sealed":
+        bounds = method.sealed
         yield (
-            "no noise is added: whoever receives these numbers can rebuild most columns of these "
+            "scores are coarsened until this party's own measurement rebuilds at most "
+            f"{bounds.most_of_number:g} of any number and {bounds.most_of_category:g} of any "
+            "category from them (docs/sealed.md), or nothing is sent"
+        )
+        return
+    if defences.clip is None or not defences.embedding_noise:
+        rebuilt = "part of the columns" if method.columns == "few" else "most columns"
+        yield (
+            f"no noise is added: whoever receives these numbers can rebuild {rebuilt} of these "
             "rows from them (docs/privacy.md has figures)"
         )
         return

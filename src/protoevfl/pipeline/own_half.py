@@ -22,7 +22,7 @@ from protoevfl.privacy.levels import MEASURED
 from protoevfl.privacy.policy import PartyGuard, PrivacySettings
 from protoevfl.rows.encoders import Encoder, encoded_batches, fit_encoder
 from protoevfl.rows.features import TableEncoder
-from protoevfl.rows.files import read_columns
+from protoevfl.rows.files import count_rows
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.config import PartyFile
 from protoevfl.settings.method_choice import method_facts, method_from
@@ -52,8 +52,7 @@ def by_level(encoder: Encoder, path: Path, method: Method, privacy: PrivacySetti
 
 def of_file(file: PartyFile, method: Method, privacy: PrivacySettings) -> Levels:
     """The same of a company's file as its configuration names it."""
-    rows = read_columns(file.info.path, [file.config.id[0]]).num_rows
-    everything = np.ones(rows, np.bool_)
+    everything = np.ones(count_rows(file.info.path), np.bool_)
     encoder = fit_encoder(file.info.path, file.spec, file.config.image, everything)
     return by_level(encoder, file.info.path, method, privacy)
 
