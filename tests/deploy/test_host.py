@@ -20,7 +20,7 @@ from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.deploy.durable import DiskError
 from protoevfl.deploy.envelope import Envelope, EnvelopeError
 from protoevfl.deploy.host import PartyHost, RefusedError, message_type, public, refusal
-from protoevfl.deploy.local import LocalParty
+from protoevfl.deploy.local_party import LocalParty
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.seal import seal, unseal
 from protoevfl.deploy.spec import JobSpec

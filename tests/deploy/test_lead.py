@@ -20,7 +20,7 @@ from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.deploy.envelope import Envelope
 from protoevfl.deploy.host import PartyHost
 from protoevfl.deploy.lead import Lead, LostError, PartyRefusedError
-from protoevfl.deploy.local import LocalParty
+from protoevfl.deploy.local_party import LocalParty
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError

@@ -5,13 +5,12 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from protoevfl.artifacts import integrity
@@ -22,9 +21,9 @@ from protoevfl.deploy import durable, probe
 from protoevfl.deploy.account import Account
 from protoevfl.deploy.active_side import ActiveSide
 from protoevfl.deploy.aligning import Gate, Pair, PassiveSide
-from protoevfl.deploy.bounds import FIRST
 from protoevfl.deploy.checkpoints import CheckpointStore, party_state
 from protoevfl.deploy.kit import Kit
+from protoevfl.deploy.local_party import LocalParty
 from protoevfl.deploy.own_file import NewRows, OwnFile
 from protoevfl.deploy.policy import Policy, method_of
 from protoevfl.deploy.review import ledger_of
@@ -37,21 +36,15 @@ from protoevfl.federation.federation import party_key
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Party
 from protoevfl.messages import (
-    Describe,
     Embed,
-    Embeddings,
     Learn,
     Message,
-    MessageError,
     OpenedSums,
     OwnFeatures,
     SendFeatures,
     WarmUp,
-    decode,
-    encode,
 )
 from protoevfl.method import Method
-from protoevfl.methods.sealed import has_scores
 from protoevfl.pipeline.predict import Predictions, writer
 from protoevfl.pipeline.prepare import OneParty, Places, prepare_party, rows_of
 from protoevfl.pipeline.train import owner_of, stored_party
@@ -64,57 +57,7 @@ from protoevfl.rows.ids import Ids
 from protoevfl.rows.table import Further, PartyTable
 from protoevfl.settings.method_choice import method_facts
 
-BEGUN = "begun"  # in a party's memory: it has learnt
 DRAFT = "draft"  # folder: what is kept of the party, before it has learnt anything
-
-
-@dataclass
-class LocalParty:
-    """A `Party` that speaks bytes: what comes in is checked before use, what goes out passes the
-    party's guard and is entered in its ledger."""
-
-    party: Party
-    dims: Mapping[str, int]
-    max_bytes: int
-    guard: PartyGuard | None = None
-    account: Account | None = None
-    sources: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of what it is made of
-    learns: bool = False  # in a training run
-    audit: SelfAudit | None = None
-
-    def handle_bytes(self, request: bytes, name: str = "") -> bytes:
-        """The reply to a request; `name` tells it from every other request of the run."""
-        asked = decode(request, self.dims, self.max_bytes)
-        if isinstance(asked, Describe) and asked.groups > self.dims["classes"]:
-            raise MessageError(f"Describe.groups is {asked.groups}: there are fewer classes")
-        self._learn_first(asked)
-        reply = self.party.handle(asked)
-        if self.guard is not None:
-            reply = self.guard.up(reply)
-        scores = has_scores(self.party)
-        if self.audit is not None and not scores:  # scores were audited when they were made
-            self.audit.check(self.party, asked, reply, name)
-        if self.account is not None:
-            features = isinstance(reply, Embeddings) and "edges" in self.party.memory and not scores
-            self.account.enter(asked, reply, name, features, scores)
-        return encode(reply)
-
-    def _learn_first(self, asked: Message) -> None:
-        """What has learnt nothing is not shown, whatever is asked for first."""
-        starts = FIRST.get(self.party.method.name, ())
-        # at the sealed level a party says nothing at all before it has learnt
-        sealed = getattr(self.party.method, "columns", "") == "sealed"
-        if sealed or not self.learns or not starts or BEGUN in self.party.memory:
-            return
-        if type(asked).__name__ not in starts:
-            self.party.handle(WarmUp())
-        self.party.memory[BEGUN] = torch.ones(self.party.size)
-
-    def state(self) -> dict[str, Tensor]:
-        return self.party.state()
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        self.party.restore(state)
 
 
 @dataclass
