@@ -96,6 +96,16 @@ def test_a_line_a_run_with_every_field(out: Path, capsys: pytest.CaptureFixture[
         assert text in shown.err
 
 
+def test_a_run_of_an_instant_still_names_its_longest_phase(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run.time, "perf_counter", lambda: 0.0)  # a machine that takes no time
+    assert cli.main(["bench", *SMALL, "--seeds", "0", "--out", str(out)]) == 0
+    shown = capsys.readouterr().err
+    assert "split learning 0.0 s" in shown
+    assert ", ," not in shown
+
+
 def test_what_is_there_is_not_run_again(
     out: Path, counted: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -238,9 +238,12 @@ def observer_of(bars: Bars, title: str) -> "Observer":
 
 
 def _run_line(record: Mapping[str, Any]) -> str:
-    """A finished run in one line, with the time of each phase."""
+    """A finished run in one line, with the time of its longest phase and of each that took a while."""
+    longest = max(record["phases"].values())
     phases = ", ".join(
-        f"{name} {seconds:.1f} s" for name, seconds in record["phases"].items() if seconds >= 0.05
+        f"{name} {seconds:.1f} s"
+        for name, seconds in record["phases"].items()
+        if seconds >= min(0.05, longest)
     )
     lockstep = f" for {n} seeds at once" if (n := record["lockstep_seeds"]) > 1 else ""
     return (
