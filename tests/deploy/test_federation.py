@@ -11,6 +11,12 @@ from tests.faults.federation import Federation
 pytestmark = pytest.mark.xdist_group("federation")
 
 
+def test_tests_of_one_federation_run_in_one_process(request: pytest.FixtureRequest) -> None:
+    """Otherwise each process of the suite sets its companies up again, which takes minutes."""
+    if getattr(request.config.option, "loadgroup", False):
+        assert request.node.nodeid.endswith("@federation")
+
+
 def test_the_policy_of_a_party_stops_a_job_and_names_it(federation: Federation) -> None:
     assert "party tele refused round 0: refused by policy" in intruders.refused_by_policy(
         federation

@@ -28,7 +28,7 @@ from protoevfl.pipeline.simulate import train_files
 from tests.faults.companies import NAMES, one_process, probabilities, write_files
 from tests.faults.federation import Federation, kill
 
-pytestmark = pytest.mark.xdist_group("federation")
+pytestmark = pytest.mark.xdist_group("companies")
 
 
 @dataclass
