@@ -71,6 +71,25 @@ def test_a_kit_works_in_one_place_at_a_time(tmp_path: Path) -> None:
         join("tele", "here", {})
 
 
+def test_a_kit_keeps_its_place_over_a_restart_and_a_copy_has_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit, copy = tmp_path / "kit", tmp_path / "copy"
+    kit.mkdir()
+    copy.mkdir()
+    made_up = iter((1 << 40 | 11, 1 << 40 | 22))  # no network card: a new number in each process
+    monkeypatch.setattr(nvflare.uuid, "getnode", lambda: next(made_up))
+    assert nvflare.place_of(kit) == nvflare.place_of(kit)
+    monkeypatch.setattr(nvflare.uuid, "getnode", lambda: 11)
+    here = nvflare.place_of(kit)
+    assert here != nvflare.place_of(copy)
+    kit.rename(tmp_path / "old")
+    copy.rename(kit)
+    assert here != nvflare.place_of(kit)
+    monkeypatch.setattr(nvflare.uuid, "getnode", lambda: 12)
+    assert nvflare.place_of(tmp_path / "old") != here
+
+
 def test_a_job_holds_two_class_names_their_arguments_and_no_code(tmp_path: Path) -> None:
     nvflare.write_job(
         tmp_path / "job",

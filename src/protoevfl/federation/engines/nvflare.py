@@ -392,6 +392,16 @@ def _party_list() -> type:
     return PartyList
 
 
+def place_of(kit: Path) -> str:
+    """Where a kit lies, as a hash: the same after a restart, another for a copy."""
+    network_card = uuid.getnode()
+    # where no card can be read Python makes a number up, in every process another, and marks it
+    made_up = bool(network_card >> 40 & 1)
+    kit = kit.resolve()
+    where = f"{'' if made_up else network_card} {platform.node()} {kit} {kit.stat().st_ino}"
+    return hashlib.sha256(where.encode()).hexdigest()[:16]
+
+
 def _place() -> type:
     from nvflare.apis.event_type import EventType
     from nvflare.apis.fl_component import FLComponent
@@ -404,9 +414,7 @@ def _place() -> type:
         def handle_event(self, event_type: str, fl_ctx: Any) -> None:
             if event_type != EventType.BEFORE_CLIENT_REGISTER:
                 return
-            root = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir()).resolve()
-            where = f"{uuid.getnode()} {platform.node()} {root}"
-            place = hashlib.sha256(where.encode()).hexdigest()[:16]
-            fl_ctx.set_prop(PLACE, place, private=False, sticky=True)
+            root = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())
+            fl_ctx.set_prop(PLACE, place_of(root), private=False, sticky=True)
 
     return Place
