@@ -22,16 +22,17 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from tests.faults import damage, disks, intruders, kills, skips
+from tests.faults import damage, disks, hubs, intruders, kills, skips
 from tests.faults.cases import Case, finish, quiet
 from tests.faults.federation import Federation, expected
 from tests.faults.kills import ROUNDS
 from tests.faults.proxy import FaultProxy
 
 Trial = Callable[[Federation], Case]
-PARTS = ("kill", "stop", "wire", "intruder", "damage", "disk", "skip")
+PARTS = ("kill", "stop", "wire", "intruder", "hub", "damage", "disk", "skip")
 TOLD = {
     "intruder": intruders.TRIALS,
+    "hub": hubs.TRIALS,
     "damage": damage.TRIALS,
     "disk": disks.TRIALS,
     "skip": skips.TRIALS,
