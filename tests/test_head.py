@@ -1,13 +1,15 @@
 """Heads: gates, missing parties, mixup, synthetic rows, rows left out, ensembles; members do not
 touch each other."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from protoevfl import head
-from protoevfl.head import Drawn, HeadNet, HeadSettings, train_head
+from protoevfl.head import Drawn, HeadNet, HeadSettings, HeadTask, train_head, train_heads
 from tests.tiny import keys
 
 M, N, D, Z, E = 3, 24, 5, 3, 2
@@ -143,7 +145,8 @@ class TestDrawn:
     def test_rows_are_drawn_by_weight_and_parts_stay_together(self) -> None:
         f = torch.arange(4.0).expand(M, 4)[..., None].contiguous()  # row n holds n at every party
         source = Drawn(1, 5, f, torch.tensor([1.0, 0.0, 3.0, 0.0]))
-        drawn = source.draw(keys(E), 3, 4000, source.edges(E))  # (E, M, rows, 1)
+        of_one_run = torch.zeros(E, dtype=torch.int64)
+        drawn = head._Draws([source], of_one_run).draw(keys(E), 3, 4000)  # (E, M, rows, 1)
         assert torch.equal(drawn[:, 0], drawn[:, 1])
         assert set(drawn.unique().tolist()) == {0.0, 2.0}
         assert abs((drawn == 2).float().mean() - 0.75) < 0.03
@@ -181,6 +184,22 @@ class TestTraining:
             alone = train_head(keys(E)[e : e + 1], f, labels, Z, QUICK)
             for p, q in zip(together.parameters(), alone.parameters(), strict=True):
                 torch.testing.assert_close(p[e : e + 1], q, atol=1e-3, rtol=1e-3)
+
+    @pytest.mark.parametrize("balanced", [False, True])
+    def test_heads_of_several_runs_are_those_trained_run_by_run(self, balanced: bool) -> None:
+        settings = replace(QUICK, balanced=balanced, party_dropout=0.2)
+        tasks = []
+        for run in range(3):
+            f, labels = data(run)
+            rows = labels != 2
+            absent = Drawn(2, 6, f[:, ~rows][:, :8], torch.arange(1.0, 9.0))
+            own_keys = keys(3 * E)[run * E : (run + 1) * E]
+            tasks.append(HeadTask(own_keys, f[:, :30], labels[:30], Z, settings, [absent]))
+        together = train_heads(tasks)
+        for task, one in zip(tasks, together, strict=True):
+            alone = train_head(task.keys, task.f, task.labels, Z, settings, task.extras)
+            for p, q in zip(one.parameters(), alone.parameters(), strict=True):
+                torch.testing.assert_close(p, q, atol=1e-3, rtol=1e-3)
 
     def test_goes_on_from_a_given_head(self) -> None:
         f, labels = data()

@@ -8,7 +8,7 @@ leaves the softmax and its block is zero. `train_head` trains on fixed embedding
 party dropout and, where asked, rows drawn for classes that lack labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,7 @@ from protoevfl.core import gating
 from protoevfl.core import random as rnd
 from protoevfl.core.losses import soft_cross_entropy
 from protoevfl.fit import fit
+from protoevfl.method import Work
 from protoevfl.models import Linear
 
 
@@ -157,14 +158,74 @@ class Drawn:
     f: Tensor
     weights: Tensor
 
-    def edges(self, members: int) -> Tensor:
-        """Cumulative shares (E, n) of the rows, from which `draw` picks."""
-        return (self.weights.cumsum(0) / self.weights.sum()).expand(members, -1).contiguous()
 
-    def draw(self, keys: Tensor, step: rnd.Counter, rows: int, edges: Tensor) -> Tensor:
+class _Draws:
+    """The same class's rows of several runs, drawn for the heads of each."""
+
+    def __init__(self, drawn: Sequence[Drawn], run: Tensor) -> None:
+        self.label = drawn[0].label
+        self.rows = drawn[0].rows
+        self.run = run  # (E,) the run each head belongs to
+        self.f = torch.stack([one.f for one in drawn], 1)  # (M, S, n, d)
+        weights = torch.stack([one.weights for one in drawn])  # (S, n)
+        # cumulative shares (E, n), in which a uniform draw finds its row
+        self.edges = (weights.cumsum(1) / weights.sum(1, keepdim=True))[run].contiguous()
+
+    def draw(self, keys: Tensor, step: rnd.Counter, rows: int) -> Tensor:
         """So many rows (E, M, rows, d)."""
         u = rnd.uniform(keys, f"drawn{self.label}", step, (rows,))  # (E, rows)
-        return self.f[:, torch.searchsorted(edges, u).clamp(max=self.f.shape[1] - 1)].movedim(0, 1)
+        place = torch.searchsorted(self.edges, u).clamp(max=self.f.shape[2] - 1)
+        return self.f[:, self.run[:, None], place].movedim(0, 1)
+
+
+@dataclass(frozen=True)
+class HeadTask(Work):
+    """E heads to train on embeddings f (M, N, d) with labels (N,).
+
+    A method yields it and receives the `HeadNet`; the heads of several runs are trained together.
+    """
+
+    keys: Tensor
+    f: Tensor
+    labels: Tensor
+    classes: int
+    settings: HeadSettings
+    extras: Sequence[Drawn] = ()
+
+    def shape(self) -> Hashable:
+        """Heads of tasks with the same shape can be one model."""
+        drawn = tuple((one.label, one.rows, one.f.shape) for one in self.extras)
+        return len(self.keys), self.f.shape, self.classes, self.settings, drawn
+
+    @classmethod
+    def together(cls, works: Sequence[Work]) -> list[HeadNet]:
+        """One model per shape on a GPU, where small steps wait for their kernels; on a CPU one task
+        after the other."""
+        tasks = [work for work in works if isinstance(work, HeadTask)]
+        alike: dict[Hashable, list[int]] = {}
+        for i, task in enumerate(tasks):
+            key = (task.shape(), None if task.f.is_cuda else i)
+            alike.setdefault(key, []).append(i)
+        heads: dict[int, HeadNet] = {}
+        for places in alike.values():
+            heads |= zip(places, train_heads([tasks[i] for i in places]), strict=True)
+        return [heads[i] for i in range(len(tasks))]
+
+
+def train_heads(tasks: Sequence[HeadTask]) -> list[HeadNet]:
+    """The heads of tasks of one shape, trained as one model, one `HeadNet` per task."""
+    if len(tasks) == 1:
+        return [_train(tasks)]
+    return [_members(_train(tasks), task, i) for i, task in enumerate(tasks)]
+
+
+def _members(together: HeadNet, task: HeadTask, place: int) -> HeadNet:
+    """The heads of the task at this place, as a model of their own."""
+    parties, _, width = task.f.shape
+    net = HeadNet(task.keys, parties, width, task.classes, task.settings)
+    members = slice(place * len(task.keys), (place + 1) * len(task.keys))
+    net.load_state_dict({name: x[members] for name, x in together.state_dict().items()})
+    return net
 
 
 def train_head(
@@ -177,33 +238,42 @@ def train_head(
     start: HeadNet | None = None,
 ) -> HeadNet:
     """E heads on embeddings f (M, N, d) with labels (N,); `start` is a head to go on with."""
-    parties, n, width = f.shape
-    net, s = start or HeadNet(keys, parties, width, classes, settings), settings
-    y = F.one_hot(labels, classes).float()
-    edges = [extra.edges(len(keys)) for extra in extras]
+    return _train([HeadTask(keys, f, labels, classes, settings, extras)], start)
+
+
+def _train(tasks: Sequence[HeadTask], start: HeadNet | None = None) -> HeadNet:
+    """The heads of S tasks of one shape as one model of E = S * members heads."""
+    first = tasks[0]
+    s = first.settings
+    parties, n, width = first.f.shape
+    keys = torch.cat([task.keys for task in tasks])
+    run = torch.arange(len(tasks), device=keys.device).repeat_interleave(len(first.keys))  # (E,)
+    net = start or HeadNet(keys, parties, width, first.classes, s)
+    f = torch.stack([task.f for task in tasks], 1)  # (M, S, N, d)
+    y = F.one_hot(torch.stack([task.labels for task in tasks]), first.classes).float()  # (S, N, Z)
+    extras = [_Draws(drawn, run) for drawn in zip(*(task.extras for task in tasks), strict=True)]
     for extra in extras:
-        y = torch.cat([y, torch.eye(classes, device=y.device)[extra.label].expand(extra.rows, -1)])
-    rows = len(y)
+        target = torch.eye(first.classes, device=y.device)[extra.label]
+        y = torch.cat([y, target.expand(len(tasks), extra.rows, -1)], 1)
+    rows = y.shape[1]
     weight = torch.ones(len(keys), rows, device=f.device)  # (E, rows)
     if s.balanced:
-        counts = (weight @ y).clamp(min=1)  # (E, Z)
-        weight = weight * ((1 / counts) @ y.T)
+        counts = y.sum(1).clamp(min=1)  # (S, Z)
+        weight = (y @ (1 / counts)[..., None])[run, :, 0]
 
     def loss(index: Tensor, step: rnd.Counter) -> Tensor:
-        x = f[:, index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
+        x = f[:, run[:, None], index.clamp(max=n - 1)].movedim(0, 1)  # (E, M, B, d)
         present = (
             _drop_parties(keys, step, parties, index.shape[1], s.party_dropout)
             if s.party_dropout
             else None
         )
-        start = n
-        for extra, shares in zip(extras, edges, strict=True):
-            drawn = (index >= start) & (index < start + extra.rows)  # (E, B)
-            x = torch.where(
-                drawn[:, None, :, None], extra.draw(keys, step, index.shape[1], shares), x
-            )
-            start += extra.rows
-        t, w = y[index], weight.gather(1, index)
+        begin = n
+        for extra in extras:
+            drawn = (index >= begin) & (index < begin + extra.rows)  # (E, B)
+            x = torch.where(drawn[:, None, :, None], extra.draw(keys, step, index.shape[1]), x)
+            begin += extra.rows
+        t, w = y[run[:, None], index], weight.gather(1, index)
         if s.noise:
             x = x + s.noise * rnd.normal(keys, "noise", step, tuple(x.shape[1:]))
         if s.mixup:

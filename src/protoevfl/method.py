@@ -6,9 +6,13 @@ watches. Who carries the requests (a loop in this process, a batched model on a 
 companies) is the engine's affair, so the same code runs everywhere:
 
     replies = yield {m: Learn(...) for m in owner.parties}
+
+It may also yield a piece of the owner's own computing (`Work`) and receive its result, so that
+several runs do it together.
 """
 
-from collections.abc import Generator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -39,13 +43,22 @@ class PartyError:
     reason: str
 
 
+class Work(ABC):
+    """A piece of the owner's computing that the runs which advance together do at once."""
+
+    @classmethod
+    @abstractmethod
+    def together(cls, works: "Sequence[Work]") -> list[Any]:
+        """The results of works of this class, in their order."""
+
+
 Exchanges = tuple[tuple[type[Message], type[Message]], ...]  # (request, reply) types
 # what every method asks other parties for a prediction
 PREDICTION: Exchanges = ((Embed, Embeddings),)
 Requests = Mapping[int, Message]
 Replies = Mapping[int, Message]
-Talk = Generator[Requests | Report, Replies, None]
-Asking = Generator[Requests | Report, Replies, Tensor]
+Talk = Generator[Requests | Report | Work, Any, None]
+Asking = Generator[Requests | Report | Work, Any, Tensor]
 
 
 class Method(Protocol):

@@ -1,7 +1,9 @@
 """The driver advances runs in lockstep, passes reports on in order, and stops or skips when a party
 is lost."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 from protoevfl.errors import UserError
 from protoevfl.federation.lockstep import Address, PartyLostError, lockstep
 from protoevfl.messages import Describe, Done, Message
-from protoevfl.method import PartyError, Replies, Report, Requests
+from protoevfl.method import PartyError, Replies, Report, Requests, Work
 from tests.tiny import finish, reports_of
 
 
@@ -52,6 +54,34 @@ def test_each_run_gets_its_own_replies() -> None:
     engine = Echo()
     finish([talk(2, parties=1), talk(2, parties=3)], engine)
     assert set(engine.asked[0]) == {(0, 0), (1, 0), (1, 1), (1, 2)}
+
+
+@dataclass(frozen=True)
+class Doubled(Work):
+    """Twice a number, together with how many runs asked at once."""
+
+    number: int
+
+    @classmethod
+    def together(cls, works: Sequence[Work]) -> list[Any]:
+        return [(2 * work.number, len(works)) for work in works if isinstance(work, Doubled)]
+
+
+def test_the_owners_work_of_several_runs_is_done_together_and_asks_nobody() -> None:
+    def working(number: int, before: int) -> Generator[Any, Any, tuple[int, int]]:
+        for _ in range(before):
+            yield {0: Describe(number)}
+        result: tuple[int, int] = yield Doubled(number)
+        yield Report("worked", 1, 1)
+        return result
+
+    engine = Echo()
+    assert finish([working(3, 0), working(4, 0), working(5, 1)], engine) == [
+        (6, 2),
+        (8, 2),
+        (10, 1),
+    ]
+    assert [list(batch) for batch in engine.asked] == [[(2, 0)]]
 
 
 def test_reports_come_in_order() -> None:

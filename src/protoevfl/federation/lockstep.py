@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from protoevfl.errors import UserError
 from protoevfl.messages import Message
-from protoevfl.method import PartyError, Report
+from protoevfl.method import PartyError, Report, Work
 
 Address = tuple[int, int]  # (run, party)
 T = TypeVar("T")
@@ -42,11 +42,17 @@ def lockstep(
     replies: dict[int, Any] = dict.fromkeys(talks)  # what each talk receives next
     while replies:
         requests: dict[int, Mapping[int, Message]] = {}
+        works: dict[int, Work] = {}
         for run, received in replies.items():
             try:
-                requests[run] = _next_request(talks[run], received, run, on_report)
+                item = _next_item(talks[run], received, run, on_report)
             except StopIteration as stop:
                 results[run] = stop.value
+                continue
+            if isinstance(item, Work):
+                works[run] = item
+            else:
+                requests[run] = item
         addressed = {
             (run, m): message for run, batch in requests.items() for m, message in batch.items()
         }
@@ -54,22 +60,32 @@ def lockstep(
         replies = {
             run: _replies(run, batch, answers, on_party_loss) for run, batch in requests.items()
         }
+        replies |= _done(works)
     return {run: results[run] for run in talks}
 
 
-def _next_request(
+def _next_item(
     talk: Generator[Any, Any, Any],
     received: Any,
     run: int,
     on_report: Callable[[Report, int], None],
-) -> Mapping[int, Message]:
-    """Advances a talk past its reports to its next request."""
+) -> Mapping[int, Message] | Work:
+    """Advances a talk past its reports to its next request or piece of the owner's work."""
     item = talk.send(received)
     while isinstance(item, Report):
         on_report(item, run)
         item = talk.send(None)
-    request: Mapping[int, Message] = item
+    request: Mapping[int, Message] | Work = item
     return request
+
+
+def _done(works: Mapping[int, Work]) -> dict[int, Any]:
+    """The results of the owners' works by run; those of one kind are done together."""
+    results: dict[int, Any] = {}
+    for kind in {type(work) for work in works.values()}:
+        alike = {run: work for run, work in works.items() if type(work) is kind}
+        results |= zip(alike, kind.together(list(alike.values())), strict=True)
+    return results
 
 
 def _replies(

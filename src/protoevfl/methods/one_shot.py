@@ -113,7 +113,7 @@ class OneShot(FrozenHead):
             m: PartialGradients(groups, gradients[i]) for i, m in enumerate(owner.parties)
         }
         yield Report("semi-supervised training", 1, 1)
-        self.fit_head(owner, self.blocks(owner, replies))
+        owner.head = yield self.head_task(owner, self.blocks(owner, replies))
         yield Report("head", 1, 1)
 
 

@@ -29,7 +29,14 @@ from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
 from protoevfl.federation.owner import FEW, LabelOwner
 from protoevfl.federation.party import Cohort
-from protoevfl.head import Drawn, HeadNet, HeadSettings, probabilities, train_head
+from protoevfl.head import (
+    Drawn,
+    HeadNet,
+    HeadSettings,
+    HeadTask,
+    probabilities,
+    train_head,
+)
 from protoevfl.messages import (
     Describe,
     Embed,
@@ -276,7 +283,7 @@ class ProtoEVFL:
         drawn = yield from self.described(owner, f, mu)
         if not (self.head_each_round or linear):
             keys = owner.keys("head", self.head.members)
-            owner.head = train_head(keys, f, owner.labels, owner.classes, self.head, drawn)
+            owner.head = yield HeadTask(keys, f, owner.labels, owner.classes, self.head, drawn)
         yield Report("head", 1, 1)
 
     def train_sealed(self, owner: LabelOwner) -> Talk:

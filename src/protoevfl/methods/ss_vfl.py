@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Cohort
-from protoevfl.head import HeadNet, HeadSettings, probabilities, train_head
+from protoevfl.head import HeadNet, HeadSettings, HeadTask, probabilities
 from protoevfl.messages import Done, Embed, Embeddings, Message, Prepare, WarmUp, values
 from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods.ensemble import Ensemble, wide
@@ -62,11 +62,10 @@ class FrozenHead:
 
     head: PlainHead = field(default_factory=PlainHead)
 
-    def fit_head(self, owner: LabelOwner, f: Tensor) -> None:
-        """Trains the head on f (M, N, d)."""
-        owner.head = train_head(
-            owner.keys("head", self.head.members), f, owner.labels, owner.classes, self.head
-        )
+    def head_task(self, owner: LabelOwner, f: Tensor) -> HeadTask:
+        """The head to train on f (M, N, d)."""
+        keys = owner.keys("head", self.head.members)
+        return HeadTask(keys, f, owner.labels, owner.classes, self.head)
 
     def blocks(self, owner: LabelOwner, replies: Mapping[int, Message]) -> Tensor:
         """The parties' embeddings (M, N, d), zero where a party is missing."""
@@ -109,5 +108,5 @@ class SSVFLI(FrozenHead):
     def train(self, owner: LabelOwner) -> Talk:
         replies = yield {m: WarmUp() for m in owner.parties}
         yield Report("self-supervision", 1, 1)
-        self.fit_head(owner, self.blocks(owner, replies))
+        owner.head = yield self.head_task(owner, self.blocks(owner, replies))
         yield Report("head", 1, 1)
