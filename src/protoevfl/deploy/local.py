@@ -311,11 +311,11 @@ class Local:
         if self.spec.method == probe.Probe.name:
             return probe.owner(parties, self.seed)
         if not self.own_data:
-            owner: LabelOwner = self._demo().owner
-            return owner
+            demo: LabelOwner = self._demo().owner
+            return demo
         world = self.active.world
         classes = len(world.classes)
-        return owner_of(
+        owner = owner_of(
             self.method(),
             world.labels,
             classes,
@@ -325,6 +325,8 @@ class Local:
             world.own,
             world.further,
         )
+        owner.names = self.spec.parties
+        return owner
 
     def sources(self) -> dict[str, str]:
         """SHA-256 of the file that this job is about; {} where there is none."""
