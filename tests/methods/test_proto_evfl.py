@@ -76,7 +76,7 @@ def test_the_naive_transport_loss_collapses_and_the_guard_says_so() -> None:
     """Regression: from a random extractor, without self-supervision, the embeddings lose their
     rank."""
     naive = ProtoEVFL(warm=WarmUpSettings(epochs=0), rounds=NAIVE, head=HEAD)
-    with pytest.raises(UserError, match="made the embeddings of party . collapse"):
+    with pytest.raises(UserError, match=r"made the embeddings of party . collapse"):
         talk(naive)
     engine, _, _ = talk(replace(naive, rounds=replace(NAIVE, guard=False)))
     first = next(reply for request, reply in engine.said if isinstance(request, WarmUp))

@@ -162,10 +162,9 @@ def train(
         return
     own_tables.show_metrics(owner.metrics, own_tables.TEST_ROWS)
     own_tables.show_cost(owner.metrics)
-    note(
-        f"wrote {run}; next: protoevfl value {run}, protoevfl predict {run} --input PARTY=FILE "
-        "--out predictions.csv"
-    )
+    # worth is measured on test rows
+    worth = f"protoevfl value {run}, " if owner.metrics["rows"] else ""
+    note(f"wrote {run}; next: {worth}protoevfl predict {run} --input PARTY=FILE --out new.csv")
 
 
 def evaluate(
