@@ -36,6 +36,7 @@ TRAINS = (
     "pipeline/test_predict.py",
     "artifacts/test_run_dir.py",
     "pipeline/test_simulate.py",
+    "pipeline/test_small_parties.py",
     "artifacts/test_owner.py",
     "artifacts/test_party.py",
     "pipeline/test_train.py",

@@ -99,6 +99,9 @@ class Logged(Observer):
             report.steps, figures,
         )  # fmt: skip
 
+    def note(self, text: str) -> None:
+        self.log.log(self.level, "%s", text)
+
     def finished(self, text: str, done: int, total: int) -> None:
         self.log.info("%s", text)
 

@@ -1,6 +1,9 @@
 """Folders check themselves; a directory appears whole or not at all."""
 
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +78,33 @@ def test_an_interrupted_block_leaves_nothing_and_keeps_the_old(
         stopped(integrity.whole_file(tmp_path / "file.csv"), "")
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
     assert [p.name for p in out.iterdir()] == ["old"]
+
+
+def test_a_full_disk_is_one_line_and_nothing_stays(tmp_path: Path) -> None:
+    def full(place: Any) -> None:
+        with place as part:
+            (part / "half" if part.is_dir() else part).write_text("half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for place in (integrity.whole(tmp_path / "run"), integrity.whole_file(tmp_path / "file.csv")):
+        with pytest.raises(UserError, match=r"cannot write .*: No space left on device"):
+            full(place)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_takes_no_files_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="file is not a folder"):
+        integrity.check_free(tmp_path / "file" / "run", False)
+    usage = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
+    monkeypatch.setattr(integrity.shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(UserError, match=r"1.0 MB are free there; make room"):
+        integrity.check_free(tmp_path / "deep" / "run", False)
+    monkeypatch.setattr(integrity.os, "access", lambda folder, mode: False)
+    with pytest.raises(UserError, match="no permission"):
+        integrity.check_free(tmp_path / "run", False)
 
 
 def test_replacing_takes_the_place_of_the_whole_directory(tmp_path: Path) -> None:

@@ -118,6 +118,17 @@ def test_a_command_keeps_its_own_quiet(
         (UserError("bank.csv has no\ncolumn 'x'"), 2, "error: bank.csv has no column 'x'\n"),
         (KeyboardInterrupt(), 130, ""),
         (typer.Exit(3), 3, ""),
+        (
+            OSError(28, "No space left on device", "run/a"),
+            2,
+            "error: run/a: No space left on device\n",
+        ),
+        (PermissionError(13, "Permission denied"), 2, "error: Permission denied\n"),
+        (
+            MemoryError(),
+            2,
+            "error: there is not enough memory; use fewer rows (`pool`) or a larger machine\n",
+        ),
         (typer.Abort(), 130, ""),
     ],
 )

@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -82,6 +84,37 @@ def test_train_can_be_logged_and_tracked(folder: Path, capsys: pytest.CaptureFix
     assert main(["train", config, "--out", str(folder / "fourth"), "--track", "paper"]) == 2
     assert "--track takes" in capsys.readouterr().err
     assert not (folder / "fourth").exists()
+
+
+@pytest.mark.parametrize("test_rows", [0, 20])
+def test_a_run_without_test_rows_is_not_sent_to_value(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    test_rows: int,
+) -> None:
+    metrics = {"rows": test_rows, "bytes": {"up": 1, "down": 1}, "seconds": 1.0, "rounds": 1}
+    trained = SimpleNamespace(metrics=metrics)
+    monkeypatch.setattr("protoevfl.pipeline.simulate.train_files", lambda *_, **__: trained)
+    monkeypatch.setattr("protoevfl.cli.own_tables.show_metrics", lambda *_: None)
+    assert main(["train", str(folder / "protoevfl.toml"), "--overwrite"]) == 0
+    assert ("protoevfl value" in capsys.readouterr().err) == bool(test_rows)
+
+
+def test_strict_refuses_and_writes_nothing(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pq.read_table(folder / "new" / "bank.parquet")
+    place = table.schema.get_field_index("income")
+    cents = pa.array([100 * value for value in table["income"].to_pylist()])
+    pq.write_table(table.set_column(place, "income", cents), tmp_path / "bank.parquet")
+    call = ["predict", str(folder / "run"), "--input", f"bank={tmp_path / 'bank.parquet'}"]
+    out = tmp_path / "new.csv"
+    assert main([*call, "--strict", "--out", str(out)]) == 2
+    assert "error: --strict: bank: column 'income'" in capsys.readouterr().err
+    assert not out.exists()
+    assert main([*call, "--out", str(out)]) == 0
+    assert "warning: bank: column 'income'" in capsys.readouterr().err
 
 
 def test_inspect_and_evaluate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from protoevfl.bench.run import RunConfig, prepare
 from protoevfl.core import metrics
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.federation import SimulatedRun, parties_for
-from protoevfl.federation.owner import Further, LabelOwner, OwnRows
+from protoevfl.federation.owner import Further, LabelOwner, OwnRows, build_owner
 from protoevfl.federation.party import Party
 from protoevfl.head import HeadSettings
 from protoevfl.messages import Describe, Embed, Learn, Learned, Message, SendFeatures, WarmUp
@@ -75,13 +76,35 @@ def test_the_naive_transport_loss_collapses_and_the_guard_says_so() -> None:
     """Regression: from a random extractor, without self-supervision, the embeddings lose their
     rank."""
     naive = ProtoEVFL(warm=WarmUpSettings(epochs=0), rounds=NAIVE, head=HEAD)
-    with pytest.raises(UserError, match="have collapsed"):
+    with pytest.raises(UserError, match=r"made the embeddings of party . collapse"):
         talk(naive)
     engine, _, _ = talk(replace(naive, rounds=replace(NAIVE, guard=False)))
     first = next(reply for request, reply in engine.said if isinstance(request, WarmUp))
     last = [reply for request, reply in engine.said if isinstance(request, Learn)][-1]
     before, after = (float(metrics.effective_rank(r.values)) for r in (first, last))  # type: ignore[attr-defined]
     assert after < 0.5 * before
+
+
+def guarded(spread: tuple[float, ...], peak: float, names: tuple[str, ...] = ()) -> Tensor:
+    """What the guard says of 40 rows whose two directions have these spreads, for one party."""
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    f = (x * torch.tensor(spread))[None]
+    owner = build_owner(torch.arange(40) % 2, 2, 1, 0)
+    owner.names = names
+    method = ProtoEVFL(width=2)
+    mu, counts = method.means(owner, f)
+    return method.guard(owner, f, mu, (counts > 0).float(), torch.tensor([peak]), [0])
+
+
+def test_data_of_one_direction_is_no_collapse() -> None:
+    assert 1 < float(guarded((1.0, 0.1), peak=1.4)) < 2
+
+
+def test_a_collapse_is_told_by_the_party_s_name_with_a_way_out() -> None:
+    with pytest.raises(UserError, match=r"embeddings of insurer collapse .* before 8.0.*one_way"):
+        guarded((1.0, 0.01), peak=8.0, names=("insurer",))
+    with pytest.raises(UserError, match="of insurer collapse"):
+        guarded((1.0, float("nan")), peak=0.0, names=("insurer",))
 
 
 def test_with_self_supervision_the_rank_stays() -> None:

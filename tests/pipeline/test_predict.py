@@ -1,8 +1,10 @@
 """Prediction for new files: joined by id, any party missing, rows of one party alone."""
 
 import csv
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -12,6 +14,7 @@ import torch
 
 from protoevfl.artifacts.run_dir import Run, open_run
 from protoevfl.errors import UserError
+from protoevfl.observer import Observer
 from protoevfl.pipeline.predict import predict, write_predictions, writer
 from protoevfl.pipeline.simulate import train_files
 from protoevfl.settings.config import Config
@@ -51,7 +54,7 @@ def test_a_missing_party_only_takes_itself_away(run: Run, new: dict[str, Path]) 
     assert not torch.allclose(some.probabilities, predict(run, new).probabilities)
     alone = predict(run, {"telco": new["telco"]})
     assert set(alone.contributors()) == {"telco"}
-    assert alone.table()["customer_id"][0].as_py() == some.ids[0]  # written "100007.0" in the file
+    assert alone.ids == some.ids
 
 
 def test_rows_are_joined_by_id_and_use_the_parties_that_have_them(
@@ -90,6 +93,124 @@ def test_written_files_keep_the_type_of_the_ids(
     with pytest.raises(UserError, match="parquet or"):
         write_predictions(found, tmp_path / "p.xlsx")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["p.csv", "p.parquet"]
+
+
+class Notes(Observer):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def notes_on(run: Run, inputs: dict[str, Path]) -> list[str]:
+    notes = Notes()
+    predict(run, inputs, observer=notes)
+    return notes.lines
+
+
+def changed(path: Path, column: str, values: list[object], to: Path) -> Path:
+    """The bank's new rows with one column replaced."""
+    table = pq.read_table(path)
+    place = table.schema.get_field_index(column)
+    pq.write_table(table.set_column(place, column, pa.array(values)), to)
+    return to
+
+
+def test_rows_like_those_of_training_are_predicted_without_a_word(
+    run: Run, new: dict[str, Path]
+) -> None:
+    assert notes_on(run, new) == []
+    predict(run, new, strict=True)
+
+
+@pytest.mark.parametrize("spell", ["{:08d}", "{}-x"])
+def test_ids_that_miss_each_other_by_spelling_are_refused(
+    run: Run, new: dict[str, Path], tmp_path: Path, spell: str
+) -> None:
+    ids = pq.read_table(new["bank"])["customer_id"].to_pylist()
+    other = pacsv.read_csv(new["insurer"])
+    dotted = pa.array([f"{v}.x" for v in other["customer_id"].to_pylist()])
+    insurer = new["insurer"]
+    if spell == "{}-x":  # the same ids with other punctuation
+        insurer = tmp_path / "insurer.csv"
+        pacsv.write_csv(other.set_column(0, "customer_id", dotted), insurer)
+    bank = changed(new["bank"], "customer_id", [spell.format(v) for v in ids], tmp_path / "b.pq")
+    with pytest.raises(UserError, match=r"0 ids of bank and insurer match, and .* would match but"):
+        predict(run, {"bank": bank, "insurer": insurer})
+
+
+def test_a_few_ids_spelt_otherwise_are_a_warning(
+    run: Run, new: dict[str, Path], tmp_path: Path
+) -> None:
+    ids = pq.read_table(new["bank"])["customer_id"].to_pylist()
+    spelt = [f"0{v}" if i < 7 else str(v) for i, v in enumerate(ids)]
+    bank = changed(new["bank"], "customer_id", list(spelt), tmp_path / "bank.parquet")
+    inputs = {"bank": bank, "insurer": new["insurer"]}
+    (line,) = notes_on(run, inputs)
+    assert line.startswith("warning: 7 more ids of bank and insurer would match but for leading")
+    with pytest.raises(UserError, match="--strict: 7 more ids"):
+        predict(run, inputs, strict=True)
+
+
+def test_inputs_without_a_common_row_are_a_warning(
+    run: Run, new: dict[str, Path], tmp_path: Path
+) -> None:
+    ids = pq.read_table(new["bank"])["customer_id"].to_pylist()
+    bank = changed(new["bank"], "customer_id", [v + 10**7 for v in ids], tmp_path / "b.parquet")
+    (line,) = notes_on(run, {"bank": bank, "insurer": new["insurer"]})
+    assert line.startswith("warning: no row of insurer is among those of bank")
+
+
+def test_ids_come_back_as_they_stand_in_the_file(
+    run: Run, new: dict[str, Path], tmp_path: Path
+) -> None:
+    ids = [f" {v}.0" for v in pq.read_table(new["bank"])["customer_id"].to_pylist()]
+    bank = changed(new["bank"], "customer_id", list(ids[:-5]) + [None] * 5, tmp_path / "b.parquet")
+    dropping = replace(run.need_party("bank"), on_bad_ids="drop")
+    run = replace(run, parties={**run.parties, "bank": dropping})
+    found = predict(run, {"bank": bank, "insurer": new["insurer"]})
+    mine = found.table()["customer_id"].to_pylist()
+    others = [v.strip().removesuffix(".0") for v in ids[-5:]]
+    assert mine == [*ids[:-5], *others]  # its own file's, then as the insurer writes them
+    assert notes_on(run, {"bank": bank})[0] == (
+        "warning: bank: 5 rows have no id or share one with another row: they are not predicted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "line"),
+    [
+        ("income", lambda v: v * 1000, "about 1000 times what it was"),
+        ("income", lambda v: v / 10, "about 1/10 of what it was"),
+        ("income", lambda v: None, "is empty in all"),
+        ("branch", lambda v: "moon", "that training did not have ('moon')"),
+    ],
+)
+def test_columns_unlike_those_of_training_are_said_and_counted(
+    run: Run,
+    new: dict[str, Path],
+    tmp_path: Path,
+    column: str,
+    change: Callable[[Any], object],
+    line: str,
+) -> None:
+    values = pq.read_table(new["bank"])[column].to_pylist()
+    bank = changed(new["bank"], column, [change(v) for v in values], tmp_path / "bank.parquet")
+    lines = notes_on(run, {"bank": bank})
+    assert lines[0].startswith(f"warning: bank: column '{column}'")
+    assert line in lines[0]
+    with pytest.raises(UserError, match=f"--strict: bank: column '{column}'"):
+        predict(run, {"bank": bank}, strict=True)
+
+
+def test_formulas_in_ids_of_any_type_are_defused(tmp_path: Path) -> None:
+    ids = pa.array(["＝1+1", " =1+1", "C2"]).dictionary_encode()
+    writer(tmp_path / "p.csv")(pa.table({"id": ids}), tmp_path / "p.csv")
+    with (tmp_path / "p.csv").open(newline="") as file:
+        assert [line[0] for line in csv.reader(file)] == ["id", "'＝1+1", "' =1+1", "C2"]
 
 
 def test_no_spreadsheet_finds_a_formula_in_a_csv(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """From files to predictions, end to end: the made-up example always, Credit where it is at hand."""
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pyarrow.csv as pacsv
 import pytest
 
+from protoevfl.artifacts import integrity
 from protoevfl.artifacts.run_dir import open_run
 from protoevfl.errors import UserError
 from protoevfl.method import Report
@@ -52,6 +54,22 @@ def test_nothing_is_written_when_training_is_stopped(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         train_files(config, observer=Stop())
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_a_disk_that_fills_up_while_a_run_is_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_example(tmp_path, rows=400)
+    before = sorted(p.name for p in tmp_path.iterdir())
+
+    def full(path: Path, tensors: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(integrity, "write_tensors", full)
+    with pytest.raises(UserError, match=r"cannot write .*run: No space left on device"):
+        train_files(config)
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 

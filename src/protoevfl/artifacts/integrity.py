@@ -19,6 +19,7 @@ from torch import Tensor
 from protoevfl.errors import UserError
 
 VERSION = 1
+LEAST_ROOM = 4 << 20  # bytes that must be free where a run or predictions are to be written
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
@@ -97,12 +98,40 @@ def readable(folder: Path) -> Iterator[None]:
 
 
 def check_free(out: Path, overwrite: bool, ours: str | None = None) -> None:
-    """Refuse, before any work, an output that exists; with `overwrite` one that is no run of
-    ours."""
+    """Refuse, before any work, an output that exists or has no room; with `overwrite` one that is
+    no run of ours."""
     if out.exists() and not overwrite:
         raise UserError(f"{out} exists; give another --out, or --overwrite to replace it")
     if out.exists() and ours is not None and not (out / ours).is_file():
         raise UserError(f"{out} is not a run directory and is not replaced; give another --out")
+    _check_room(out)
+
+
+def _check_room(out: Path) -> None:
+    """The folder that is to hold the output must take files: found out before, not after training."""
+    folder = next(parent for parent in out.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise UserError(f"cannot write {out}: {folder} is not a folder; give another --out")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write {out}: no permission in {folder}; give another --out")
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_ROOM:
+        raise UserError(
+            f"cannot write {out}: {free / 1e6:.1f} MB are free there; make room, or give another "
+            "--out"
+        )
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Turns what a full disk or a folder without permission raises into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot write {out}: {error.strerror or error}; nothing was kept of it. Make room or "
+            "give another place"
+        ) from None
 
 
 @contextmanager
@@ -110,27 +139,29 @@ def whole(out: Path) -> Iterator[Path]:
     """A hidden directory beside `out` that becomes `out` (replacing what is there) when the block
     ends well."""
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    try:
-        yield part
-        old = out.with_name(f".{out.name}.{os.getpid()}.old")
-        if out.exists():
-            out.rename(old)
-        part.rename(out)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        try:
+            yield part
+            old = out.with_name(f".{out.name}.{os.getpid()}.old")
+            if out.exists():
+                out.rename(old)
+            part.rename(out)
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 @contextmanager
 def whole_file(out: Path) -> Iterator[Path]:
     """The same for one file; the hidden file keeps the suffix."""
     part = out.with_name(f".part-{os.getpid()}-{out.name}")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        yield part
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield part
+            part.replace(out)
+        finally:
+            part.unlink(missing_ok=True)

@@ -194,6 +194,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone
         return 1
+    except OSError as error:  # a full disk, no permission: nothing a traceback would help with
+        log.debug("the system refused", exc_info=True)
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}")
+    except MemoryError:
+        log.debug("no memory", exc_info=True)
+        return _fail("there is not enough memory; use fewer rows (`pool`) or a larger machine")
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error: unknown option, missing argument
             message = error.format_message()

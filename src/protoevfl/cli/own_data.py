@@ -162,10 +162,9 @@ def train(
         return
     own_tables.show_metrics(owner.metrics, own_tables.TEST_ROWS)
     own_tables.show_cost(owner.metrics)
-    note(
-        f"wrote {run}; next: protoevfl value {run}, protoevfl predict {run} --input PARTY=FILE "
-        "--out predictions.csv"
-    )
+    # worth is measured on test rows
+    worth = f"protoevfl value {run}, " if owner.metrics["rows"] else ""
+    note(f"wrote {run}; next: {worth}protoevfl predict {run} --input PARTY=FILE --out new.csv")
 
 
 def evaluate(
@@ -195,19 +194,30 @@ def predict(
     ),
     example: EXAMPLE = None,
     attributes: ATTRIBUTES = None,
+    strict: Annotated[
+        bool, Option("--strict", help="Refuse where ids or columns would be warned of.")
+    ] = False,
     device: DEVICE = "auto",
     overwrite: OVERWRITE = False,
 ) -> None:
     """Predict for new rows, with any party missing: each row uses the parties that have it."""
     from protoevfl.artifacts import integrity
     from protoevfl.artifacts.run_dir import open_run
+    from protoevfl.observer import Logged, Terminal, Together
     from protoevfl.pipeline import predict as own_predict
 
     own_predict.writer(out)
     integrity.check_free(out, overwrite)
-    predictions = own_predict.predict(
-        open_run(run), _inputs(inputs), device, _examples(example), attributes
-    )
+    with Bars() as bars:
+        predictions = own_predict.predict(
+            open_run(run),
+            _inputs(inputs),
+            device,
+            _examples(example),
+            attributes,
+            strict=strict,
+            observer=Together([Terminal(bars), Logged(LOG)]),
+        )
     own_predict.write_predictions(predictions, out)
     parties = Counter(predictions.contributors())
     counts = ", ".join(

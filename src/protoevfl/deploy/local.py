@@ -4,6 +4,7 @@ party's side."""
 import hashlib
 import io
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -51,12 +52,13 @@ from protoevfl.pipeline.train import owner_of, stored_party
 from protoevfl.privacy.defences.noise import SecretNoise
 from protoevfl.privacy.ledger import Ledger
 from protoevfl.privacy.policy import OwnerGuard, PartyGuard, PrivacySettings, settings_from
-from protoevfl.rows.encoders import Encoder, encoder_state
+from protoevfl.rows.encoders import Encoder, differences, encoder_state
 from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.ids import Ids
 from protoevfl.rows.table import Further, PartyTable
 from protoevfl.settings.method_choice import method_facts
 
+LOG = logging.getLogger(__name__)
 DRAFT = "draft"  # folder: what is kept of the party, before it has learnt anything
 
 
@@ -184,6 +186,8 @@ class Local:
     def _predicting(self) -> LocalParty:
         source = self.source()
         assert isinstance(source, NewRows)
+        for text in differences(source.party.encoder, source.path):
+            LOG.warning("%s: %s", source.path.name, text)  # stays here: it names columns
         rows = self.active.rows.asked if not self.index else self.pair.rows(source.ids()).asked
         party = source.party.party()
         party.rows.query = source.encoded(rows)[None]
@@ -307,11 +311,11 @@ class Local:
         if self.spec.method == probe.Probe.name:
             return probe.owner(parties, self.seed)
         if not self.own_data:
-            owner: LabelOwner = self._demo().owner
-            return owner
+            demo: LabelOwner = self._demo().owner
+            return demo
         world = self.active.world
         classes = len(world.classes)
-        return owner_of(
+        owner = owner_of(
             self.method(),
             world.labels,
             classes,
@@ -321,6 +325,8 @@ class Local:
             world.own,
             world.further,
         )
+        owner.names = self.spec.parties
+        return owner
 
     def sources(self) -> dict[str, str]:
         """SHA-256 of the file that this job is about; {} where there is none."""

@@ -82,6 +82,7 @@ class LabelOwner:
     central: Central | None = None
     own: OwnRows | None = None  # every label of the active party, where they are to be used
     further: Further | None = None
+    names: tuple[str, ...] = ()  # of the parties, for messages to people
     # fitted models that can be fitted again; never kept
     cache: dict[Any, Any] = field(default_factory=dict)
 
@@ -99,6 +100,10 @@ class LabelOwner:
     @property
     def device(self) -> torch.device:
         return self.labels.device
+
+    def name_of(self, party: int) -> str:
+        """What people call a party."""
+        return self.names[party] if self.names else f"party {party}"
 
     def keys(self, purpose: str, count: int = 1) -> Tensor:
         """Random keys (count,) for a piece of the owner's own work."""

@@ -337,6 +337,7 @@ class ProtoEVFL:
         prior move."""
         best = -1.0
         stale = 0
+        peak = self.ranks(f)
         for t in range(self.rounds.count):
             shown = (counts >= self.rounds.least_rows).float()  # (M, Z)
             ask = {m: Learn(t, mu[i], shown[i], prior) for i, m in enumerate(owner.parties)}
@@ -345,7 +346,7 @@ class ProtoEVFL:
             f = self.blocks(owner, replies, f)
             warm = warm | set(replies)
             learned = {m: r for m, r in replies.items() if isinstance(r, Learned)}
-            self.guard(f, mu, shown, [i for i, m in enumerate(owner.parties) if m in learned])
+            peak = self.guard(owner, f, mu, shown, peak, list(learned))
             figures = self.fit_head(owner, f) if self.head_each_round else {}
             means, counts = self.means(owner, f)
             if self.rounds.update != "none":
@@ -458,25 +459,47 @@ class ProtoEVFL:
         scores = transport.cosine(out[:, test], mu) - 9.0 * (counts[:, None] == 0)
         return float((scores.argmax(-1) == owner.labels[test]).float().mean())
 
-    def guard(self, f: Tensor, mu: Tensor, shown: Tensor, parties: Sequence[int]) -> None:
-        """Collapse: values that are not finite, embeddings of rank one, or one class for all
-        rows."""
+    def ranks(self, f: Tensor) -> Tensor:
+        """Effective ranks (M,) of the outputs; zero where a value is not finite."""
+        out = f[..., : self.output_width(f)]
+        finite = out.isfinite().flatten(1).all(1)
+        return metrics.effective_rank(torch.where(finite[:, None, None], out, 0.0))
+
+    def guard(
+        self,
+        owner: LabelOwner,
+        f: Tensor,
+        mu: Tensor,
+        shown: Tensor,
+        peak: Tensor,
+        learned: Sequence[int],
+    ) -> Tensor:
+        """The largest ranks (M,) so far. Stops where training made the embeddings of a party
+        collapse: values that are not finite, or a rank that fell to one direction, or to one class
+        for all rows. A party with one column never had a rank above two: only a fall counts.
+
+        peak      (M,) the largest rank so far
+        learned   parties that trained in this round
+        """
         if not self.rounds.guard:
-            return
+            return peak
         out = f[..., : mu.shape[-1]]
-        ranks = metrics.effective_rank(out) if bool(out.isfinite().all()) else torch.zeros(len(out))
+        ranks = self.ranks(f)
         guess = (transport.cosine(out, mu) - 9.0 * (shown[:, None] == 0)).argmax(-1)
-        for m in parties:
-            one_class = shown[m].sum() > 1 and len(set(guess[m].tolist())) < 2
+        for i, m in enumerate(owner.parties):
+            if m not in learned:
+                continue
+            one_class = shown[i].sum() > 1 and len(set(guess[i].tolist())) < 2
             # few rows alone may give one class at a healthy rank
-            if ranks[m] < 2 or (one_class and ranks[m] < 5):
+            low = ranks[i] < 2 or (one_class and ranks[i] < 5)
+            if (low and ranks[i] < peak[i] / 2) or not bool(out[i].isfinite().all()):
                 raise UserError(
-                    f"the embeddings of party {m} have collapsed (effective rank "
-                    f"{float(ranks[m]):.1f}, "
-                    f"{len(set(guess[m].tolist()))} class(es) by prototype); lower rounds.weight "
-                    "or rounds.lr, "
-                    "keep rounds.ssl_weight above 0, or warm up longer"
+                    f"training with prototypes made the embeddings of {owner.name_of(m)} collapse "
+                    f"(effective rank {float(ranks[i]):.1f}, before {float(peak[i]):.1f}); lower "
+                    "rounds.weight or rounds.lr under [method.overrides], or leave these rounds out: "
+                    'preset = "one_way" under [method]'
                 )
+        return torch.maximum(peak, ranks)
 
     # ------------------------------------------------------------ prediction
 

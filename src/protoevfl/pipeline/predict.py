@@ -5,7 +5,9 @@ it.
     probabilities
 
 No party has to be there: one input is enough, and a row that only one party knows is predicted from
-that party.
+that party. Rows come back in the order of the active party's input, then those that only others have,
+with their ids as they stand in the file. Ids that miss each other by their spelling, and columns that
+look unlike those of training, are said.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.artifacts import integrity
@@ -24,10 +25,17 @@ from protoevfl.artifacts.party import StoredParty
 from protoevfl.artifacts.run_dir import Run
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
+from protoevfl.observer import SILENT, Observer
+from protoevfl.rows import drift
 from protoevfl.rows.attributes import read_attributes
 from protoevfl.rows.encoders import encoded_batches
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import read_columns, require_columns, scan
-from protoevfl.rows.ids import IdRules, Ids, collect
+from protoevfl.rows.ids import IdRules, Ids, collect, near_match_lines, near_matches
+
+MOST_WARNINGS = 20  # that are shown one by one
+# how a formula begins, full-width signs included; ids are written as they stand in the file
+FORMULA = r"^\s*[=+\-@＝＋－＠]|^[\t\r\n]"
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,7 @@ class Input:
     id_table: Any  # pyarrow Table of the kept rows, in the order of ids.values
     # (n, ...) rows as the own model takes them; the active party's only
     encoded: Tensor | None = None
+    warnings: tuple[str, ...] = ()  # rows left out, columns unlike those of training
 
 
 @dataclass(frozen=True)
@@ -100,10 +109,21 @@ def read_input(
     if not len(ids.values):
         raise UserError(f"{path.name} has no row with a usable id")
     kept = torch.from_numpy(ids.rows)
-    batches = list(encoded_batches(party.encoder, path))
+    encoder = party.encoder
+    survey = encoder.survey(path.name) if isinstance(encoder, TableEncoder) else None
+    batches = list(encoded_batches(encoder, path, survey))
     embeddings = party.embed(batches, device)[kept]
     encoded = torch.cat(batches)[kept] if keep_encoded else None
-    return Input(party, ids, embeddings, table.take(ids.rows), encoded)
+    warnings = []
+    if ids.counts.dropped:
+        warnings.append(
+            f"{ids.counts.dropped:,} rows have no id or share one with another row: they are not "
+            "predicted"
+        )
+    if isinstance(encoder, TableEncoder) and survey is not None:
+        warnings += drift.differences(encoder.pictures, survey)
+    said = tuple(f"{party.name}: {text}" for text in warnings)
+    return Input(party, ids, embeddings, table.take(ids.rows), encoded, said)
 
 
 def predict(
@@ -112,11 +132,17 @@ def predict(
     device: str = "auto",
     examples: Mapping[str, str] | None = None,
     attributes: Path | None = None,
+    *,
+    strict: bool = False,
+    observer: Observer = SILENT,
 ) -> Predictions:
     """Class probabilities of every row that any input has.
 
     Two and more classes without a label are told apart by name from `examples` (class -> id of a
     row) or a file of `attributes`.
+
+    strict     refuse where there would be a warning
+    observer   hears the warnings as notes
     """
     if not inputs:
         raise UserError("predict needs at least one --input PARTY=FILE")
@@ -124,12 +150,19 @@ def predict(
     wanted = unseen_classes(owner, examples or {})
     told = None if attributes is None else read_attributes(attributes, owner.classes)
     stored = sorted((run.need_party(name) for name in inputs), key=lambda party: party.index)
-    read = [
-        read_input(
-            party, Path(inputs[party.name]), device, owner.has_own_model and party.index == 0
-        )
-        for party in stored
-    ]
+    read = []
+    for done, party in enumerate(stored):
+        observer.progress(f"reading {party.name}", done, len(stored))
+        keep_encoded = owner.has_own_model and party.index == 0
+        read.append(read_input(party, Path(inputs[party.name]), device, keep_encoded))
+    warnings = [*id_warnings(read), *(text for i in read for text in i.warnings)]
+    if strict and warnings:
+        more = f" (and {len(warnings) - 1} more)" if len(warnings) > 1 else ""
+        raise UserError(f"--strict: {warnings[0]}{more}; nothing was written")
+    for text in warnings[:MOST_WARNINGS]:
+        observer.note(f"warning: {text}")
+    if len(warnings) > MOST_WARNINGS:
+        observer.note(f"warning: and {len(warnings) - MOST_WARNINGS} more such differences")
     ids, id_table = join_ids(read)
     number = {value: i for i, value in enumerate(ids)}
     place = {i.party.index: torch.full((len(ids),), -1) for i in read}
@@ -224,34 +257,48 @@ def example_rows(
     return found
 
 
+def id_warnings(inputs: Sequence[Input]) -> list[str]:
+    """Inputs whose rows do not find each other; UserError where spelling is the reason for most."""
+    first, *others = inputs
+    lines = []
+    for other in others:
+        shared = len(set(first.ids.values) & set(other.ids.values))
+        names = (first.party.name, other.party.name)
+        near = near_matches(first.ids, other.ids)
+        said = near_match_lines(near, names)
+        if max(map(len, near.values()), default=0) > shared:
+            raise UserError(
+                f"{shared:,} ids of {names[0]} and {names[1]} match, and {said[0]}; write the ids "
+                "alike in both files, as the files of training had them (leading zeros need a "
+                "column of text)"
+            )
+        lines += said
+        if not shared:
+            lines.append(
+                f"no row of {names[1]} is among those of {names[0]}: each is predicted from one "
+                "party alone"
+            )
+    return lines
+
+
 def join_ids(inputs: Sequence[Input]) -> tuple[list[str], Any]:
-    """All ids once, and the id columns of the first input that has each; a text id in its one
-    spelling."""
+    """All ids once, and the id columns as they stand in the first input that has each; as text
+    where the inputs differ in type."""
     import pyarrow as pa
 
     seen: dict[str, None] = {}
-    tables = []
-    for i in inputs:
-        new = np.array([v not in seen for v in i.ids.values], np.bool_)
-        seen |= dict.fromkeys(i.ids.values)
-        tables.append((i, i.id_table.filter(pa.array(new)), np.flatnonzero(new)))
+    parts = []
     names = inputs[0].id_table.column_names
-    parts = [table.rename_columns(names) for _, table, _ in tables]
-    if any(
-        part.schema != parts[0].schema or pa.types.is_string(part.schema.types[0]) for part in parts
-    ):
-        parts = [
-            _as_text(i, part, new, names) for part, (i, _, new) in zip(parts, tables, strict=True)
-        ]
-    return list(seen), pa.concat_tables([part.replace_schema_metadata() for part in parts])
-
-
-def _as_text(one: Input, part: Any, new: NDArray[np.int64], names: list[str]) -> Any:
-    import pyarrow as pa
-
-    if len(names) == 1:  # the one spelling, so that 7 and "7.0" are written alike
-        return pa.table({names[0]: pa.array([one.ids.values[k] for k in new], pa.string())})
-    return part.cast(pa.schema([(name, pa.string()) for name in names]))
+    for i in inputs:
+        new = pa.array([value not in seen for value in i.ids.values], pa.bool_())
+        seen |= dict.fromkeys(i.ids.values)
+        part = i.id_table.filter(new)
+        if part.num_rows:
+            parts.append(part.rename_columns(names).replace_schema_metadata())
+    if any(part.schema != parts[0].schema for part in parts):
+        as_text = pa.schema([(name, pa.string()) for name in names])
+        parts = [part.cast(as_text) for part in parts]
+    return list(seen), pa.concat_tables(parts)
 
 
 def write_predictions(found: Predictions, out: Path) -> None:
@@ -281,11 +328,14 @@ def _write_csv(table: Any, out: Any) -> None:
 
     for at, name in enumerate(table.column_names):
         column = table.column(at)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+            table = table.set_column(at, name, column)
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             # a number with its sign is none
             text = pc.and_(
-                pc.match_substring_regex(column, r"^[=+\-@\t\r]"),
-                pc.invert(pc.match_substring_regex(column, r"^[+-]?[0-9.,]+$")),
+                pc.match_substring_regex(column, FORMULA),
+                pc.invert(pc.match_substring_regex(column, r"^\s*[+-]?[0-9.,]+\s*$")),
             )
             escaped = pc.binary_join_element_wise("'", column, "")
             table = table.set_column(at, name, pc.if_else(text, escaped, column))

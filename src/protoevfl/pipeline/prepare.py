@@ -404,7 +404,10 @@ def prepare_party(
     name = file.config.name
     free = np.ones(total, np.bool_)
     free[rows.kept_aside] = False
-    encoder = fit_encoder(file.info.path, file.spec, file.config.image, free)
+    try:
+        encoder = fit_encoder(file.info.path, file.spec, file.config.image, free)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
     free[rows.aligned] = False
     free[rows.further] = False
     own = np.flatnonzero(free)

@@ -100,6 +100,7 @@ def train(
     """
     privacy = privacy or PrivacySettings()
     owner = owner_of(method, labels, classes, len(tables), seed, unseen, own, further, device)
+    owner.names = tuple(table.name for table in tables)
     runs = [SimulatedRun(tables, owner, seed)]
     federation = simulate(method, runs, privacy, engine="loop", device=device, observer=observer)
     return train_federation(federation, privacy, observer)

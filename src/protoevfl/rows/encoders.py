@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.errors import UserError
+from protoevfl.rows import drift
 from protoevfl.rows.columns import as_images
-from protoevfl.rows.features import FeatureSpec, TableEncoder
+from protoevfl.rows.features import FeatureSpec, Survey, TableEncoder
 from protoevfl.rows.files import iter_batches
 from protoevfl.rows.frames import Frame
 
@@ -178,7 +179,24 @@ def _stacked(encoder: Encoder, batches: Iterable[Any], rows: int, where: str) ->
     )
 
 
-def encoded_batches(encoder: Encoder, source: Source) -> Iterator[Tensor]:
-    """A whole source, batch by batch."""
+def encoded_batches(
+    encoder: Encoder, source: Source, survey: Survey | None = None
+) -> Iterator[Tensor]:
+    """A whole source, batch by batch; `survey` sees them too."""
+    start = 0
     for batch in _batches(source, encoder.columns):
+        if survey is not None:
+            survey.add(batch, start, None)
+        start += batch.num_rows
         yield _stacked(encoder, [batch], batch.num_rows, source.name)
+
+
+def differences(encoder: Encoder, source: Source) -> list[str]:
+    """How the rows of a source differ from those of training; [] for images, which are not
+    compared."""
+    if not isinstance(encoder, TableEncoder):
+        return []
+    survey = encoder.survey(source.name)
+    for batch in _batches(source, encoder.columns):
+        survey.add(batch, survey.rows, None)
+    return drift.differences(encoder.pictures, survey)

@@ -29,6 +29,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from protoevfl.errors import UserError, nearest
+from protoevfl.rows import drift
 from protoevfl.rows.columns import as_numbers, as_texts, is_category, looks_numeric
 
 VERSION = 1
@@ -183,9 +184,13 @@ class Survey:
             )
         return codes, dropped
 
-    def _number(self, name: str, i: int) -> Number | str:
+    def sampled(self, i: int) -> Floats:
+        """The values of a number's sample."""
         x = self.sample[:, i]
-        x = x[~np.isnan(x)]
+        return x[~np.isnan(x)]
+
+    def _number(self, name: str, i: int) -> Number | str:
+        x = self.sampled(i)
         missing = bool(self.missing[i])
         if not len(x):
             return "it has no values"
@@ -282,9 +287,16 @@ def _scatter(index: NDArray[np.int64]) -> NDArray[np.uint64]:
 class TableEncoder:
     """`fit` once on own training rows, then `transform` any table with the same columns."""
 
-    def __init__(self, codes: Iterable[Number | Category], dropped: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        codes: Iterable[Number | Category],
+        dropped: Mapping[str, str],
+        pictures: Mapping[str, drift.Picture] | None = None,
+    ) -> None:
         self.codes = tuple(codes)
         self.dropped = dict(dropped)  # column -> why it carries no information
+        # column -> what it looked like in training; none in runs of earlier versions
+        self.pictures = dict(pictures or {})
         ends = np.cumsum([len(code.labels) for code in self.codes], dtype=int).tolist()
         # [start, end) of each column
         self.spans: tuple[tuple[int, int], ...] = tuple(zip([0, *ends[:-1]], ends))
@@ -316,7 +328,13 @@ class TableEncoder:
         for batch in [batches] if hasattr(batches, "num_columns") else batches:
             survey.add(batch, start, None if keep is None else keep[start : start + batch.num_rows])
             start += batch.num_rows
-        return cls(*survey.codes())
+        return cls(*survey.codes(), drift.pictures_of(survey))
+
+    def survey(self, where: str) -> Survey:
+        """To look at new rows of the same columns with."""
+        categories = tuple(code.name for code, _ in self._categories)
+        numbers = tuple(code.name for code, _ in self._numbers)
+        return Survey(FeatureSpec(tuple(self.columns), categories, numbers), where)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -361,7 +379,12 @@ class TableEncoder:
     def state(self) -> dict[str, Any]:
         """All of it as JSON values; `from_state` restores it exactly."""
         kinds = [{"kind": type(code).__name__, **asdict(code)} for code in self.codes]
-        return {"version": VERSION, "columns": kinds, "dropped": self.dropped}
+        return {
+            "version": VERSION,
+            "columns": kinds,
+            "dropped": self.dropped,
+            "pictures": drift.pictures_state(self.pictures),
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "TableEncoder":
@@ -376,4 +399,4 @@ class TableEncoder:
                 codes.append(Number(**fields))
             else:
                 codes.append(Category(**{**fields, "values": tuple(fields["values"])}))
-        return cls(codes, state["dropped"])
+        return cls(codes, state["dropped"], drift.pictures_from(state.get("pictures", {})))

@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -154,21 +154,35 @@ _LOOSER: dict[str, Callable[[str], str]] = {
 }
 
 
-def suspicions(left: Ids, right: Ids, names: tuple[str, str]) -> list[str]:
-    """Pairs of ids that do not match but would, but for one kind of spelling: lines for a person,
-    rows not ids."""
-    lines = []
+def near_matches(left: Ids, right: Ids) -> dict[str, list[tuple[int, int]]]:
+    """Kind of spelling -> rows (of left, of right) whose ids do not match but would, but for it."""
     matched = set(left.values) & set(right.values)
+    found = {}
     for kind, loosen in _LOOSER.items():
         there = {loosen(v): row for v, row in zip(right.values, right.rows) if v not in matched}
-        pairs = [(row, there[key]) for v, row in zip(left.values, left.rows)
+        pairs = [(int(row), int(there[key])) for v, row in zip(left.values, left.rows)
                  if v not in matched and (key := loosen(v)) in there]  # fmt: skip
         if pairs:
-            i, j = pairs[0]
-            lines.append(
-                f"{len(pairs)} more ids of {names[0]} and {names[1]} would match but for {kind} "
-                f"(first: row {i + 1} of {names[0]}, row {j + 1} of {names[1]})"
-            )
+            found[kind] = pairs
+    return found
+
+
+def suspicions(left: Ids, right: Ids, names: tuple[str, str]) -> list[str]:
+    """The same as lines for a person, rows not ids."""
+    return near_match_lines(near_matches(left, right), names)
+
+
+def near_match_lines(
+    near: Mapping[str, Sequence[tuple[int, int]]], names: tuple[str, str]
+) -> list[str]:
+    """What `near_matches` found of two named parties, one line per kind of spelling."""
+    lines = []
+    for kind, pairs in near.items():
+        i, j = pairs[0]
+        lines.append(
+            f"{len(pairs)} more ids of {names[0]} and {names[1]} would match but for {kind} "
+            f"(first: row {i + 1} of {names[0]}, row {j + 1} of {names[1]})"
+        )
     return lines
 
 
