@@ -103,8 +103,13 @@ def away_to_the_end(federation: Federation, victim: str = "shop") -> str:
     """The party does not come back: the others train and predict without it."""
     federation.up()
     with on_digits(federation):
+        # long enough for everybody's first answer on a loaded machine: the party must be there first
         spec = spec_of(
-            federation, "skip-end", on_party_loss="skip", settings={**SETTINGS, "rounds.count": 4}
+            federation,
+            "skip-end",
+            on_party_loss="skip",
+            settings={**SETTINGS, "rounds.count": 4},
+            deadline_s=90.0,
         )
         running = federation.submit(spec, quiet)
         federation.wait_for_round(spec.run, 2)
@@ -112,6 +117,7 @@ def away_to_the_end(federation: Federation, victim: str = "shop") -> str:
         status = running.done(400)
     lost, there = absences(federation.kit(federation.parties[0]).run_folder(spec.run), victim)
     p = federation.result(spec.run)
+    assert there, f"{victim} answered nothing before it was killed: no evidence either way"
     good = status["state"] == "done" and bool(lost) and max(lost) > max(there)
     good = good and torch.allclose(p.sum(1), torch.ones(len(p)))
     processes.stop(federation.kit(victim), seconds=0.5)

@@ -3,7 +3,12 @@ bytes."""
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -98,3 +103,22 @@ def test_any_value_at_any_place_of_the_header(sample: bytes, place: str, value: 
             part[place] = json.dumps(value) if place == "scalars" else value
     text = json.dumps(header).encode()
     survives(len(text).to_bytes(8, "little") + text + sample[8 + length :])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's peak is read from /proc")
+def test_an_input_takes_at_most_twice_its_size_in_memory() -> None:
+    """Valid and hostile messages and frames; a process of its own, because the peak is a
+    process's."""
+    script = subprocess.run(
+        [sys.executable, "-m", "tests.privacy.decode_memory", "32"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"},
+        capture_output=True,
+        text=True,
+    )
+    lines = [json.loads(line) for line in script.stdout.splitlines()]
+    assert len(lines) > 15, script.stderr
+    assert [line for line in lines if not line["good"]] == []
+    # it was measured at all: what is accepted is held once more
+    accepted = [line for line in lines if not line["result"].startswith("refused")]
+    assert all(line["peak"] > 0.9 * line["bytes"] for line in accepted)

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 MAX_HEADER = 1 << 15
 MAX_BODY = 256 << 20
-MAX_MISSED = 1_000_000  # rounds; no job has more
 KINDS = ("hello", "welcome", "align", "request", "reply", "finish", "refusal")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+Spans = tuple[tuple[int, int], ...]  # rounds as (first, last) of every unbroken row of them
 
 
 class EnvelopeError(Exception):
@@ -38,18 +38,18 @@ class Envelope:
     session: str = ""  # of the party's process, as its welcome named it
     counter: int = 0  # of a request within the session; only rises
     answers: str = ""  # digest of the request that this is the answer to
-    missed: tuple[int, ...] = ()  # rounds this party was left out of since its last answer
+    missed: Spans = ()  # rounds this party was left out of since its last answer
 
 
 def to_facts(envelope: Envelope) -> dict[str, Any]:
     """The fields as plain values."""
-    return {**asdict(envelope), "missed": _spans(envelope.missed)}
+    return {**asdict(envelope), "missed": [list(span) for span in envelope.missed]}
 
 
 def from_facts(facts: Any) -> Envelope:
     """The inverse; EnvelopeError for anything else."""
     try:
-        envelope = Envelope(**{**facts, "missed": _rounds(facts["missed"])})
+        envelope = Envelope(**{**facts, "missed": _checked(facts["missed"])})
     except (ValueError, TypeError, KeyError):
         raise EnvelopeError("the header is not that of a frame") from None
     for field in fields(Envelope):
@@ -62,29 +62,39 @@ def request_digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _spans(rounds: Sequence[int]) -> list[list[int]]:
-    """Rounds as [first, last] of every unbroken row of them: a long absence is one.
+def spans(rounds: Sequence[int]) -> Spans:
+    """Rising rounds in short: a long absence is one span.
 
-    >>> _spans((3, 4, 5, 9))
-    [[3, 5], [9, 9]]
+    >>> spans((3, 4, 5, 9))
+    ((3, 5), (9, 9))
     """
-    spans: list[list[int]] = []
+    shortened: list[tuple[int, int]] = []
     for number in rounds:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
+        if shortened and number == shortened[-1][1] + 1:
+            shortened[-1] = (shortened[-1][0], number)
         else:
-            spans.append([number, number])
-    return spans
+            shortened.append((number, number))
+    return tuple(shortened)
 
 
-def _rounds(spans: Any) -> tuple[int, ...]:
-    """The inverse of `_spans`; ValueError or TypeError for anything else, before it takes
-    memory."""
-    if not all(_whole(first) and _whole(last) and first <= last for first, last in spans):
+def _checked(missed: Any) -> Spans:
+    """Spans as they came; ValueError or TypeError for anything else. They are never written out: a
+    header of 20 bytes could name a billion rounds."""
+    if not all(_whole(first) and _whole(last) and first <= last for first, last in missed):
         raise ValueError("not spans")
-    if sum(last - first + 1 for first, last in spans) > MAX_MISSED:
-        raise ValueError("too many rounds")
-    return tuple(number for first, last in spans for number in range(first, last + 1))
+    return tuple((first, last) for first, last in missed)
+
+
+def _not_in(missed: Spans, first: int, last: int) -> Spans:
+    """The rounds from `first` to `last` that no span holds."""
+    gaps = []
+    for begin, end in sorted(missed):
+        if first > last:
+            break
+        if begin > first:
+            gaps.append((first, min(begin - 1, last)))
+        first = max(first, end + 1)
+    return (*gaps, (first, last)) if first <= last else tuple(gaps)
 
 
 def _check(name: str, value: Any) -> None:
@@ -93,7 +103,7 @@ def _check(name: str, value: Any) -> None:
     elif name in ("round", "counter"):
         good = _whole(value)
     elif name == "missed":
-        good = True  # `_rounds` has looked
+        good = True  # `_checked` has looked
     elif name == "kind":
         good = value in KINDS
     else:
@@ -127,8 +137,8 @@ def place(envelope: Envelope, digest: str, last: int, answered: str) -> Literal[
         raise EnvelopeError(
             f"round {envelope.round} came after round {last}: replay or reorder refused"
         )
-    if gap := sorted(set(range(last + 1, envelope.round)) - set(envelope.missed)):
-        rounds = ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in _spans(gap)[:5])
+    if gaps := _not_in(envelope.missed, last + 1, envelope.round - 1):
+        rounds = ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in gaps[:5])
         raise EnvelopeError(
             f"round {envelope.round} came after round {last}: rounds {rounds} are not accounted for"
         )

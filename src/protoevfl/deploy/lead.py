@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, DamagedError, blob, unblob
-from protoevfl.deploy.envelope import Envelope, EnvelopeError
+from protoevfl.deploy.envelope import Envelope, EnvelopeError, Spans, spans
 from protoevfl.deploy.host import message_type
 from protoevfl.deploy.seal import Keys, Opened, seal, signed_digest, unseal
 from protoevfl.deploy.spec import JobSpec
@@ -65,7 +65,7 @@ class _Ask:
     kind: str
     round: int  # of alignment: the step
     body: bytes = b""
-    missed: tuple[int, ...] = ()
+    missed: Spans = ()
 
 
 @dataclass
@@ -249,7 +249,7 @@ class Lead:
                 )
 
     def _ask_round(self, bodies: Mapping[str, bytes]) -> dict[str, bytes | PartyError]:
-        without = {n: tuple(sorted(self.missed[n] + self.unasked[n])) for n in bodies}
+        without = {n: spans(sorted(self.missed[n] + self.unasked[n])) for n in bodies}
         return self._ask_all(
             {n: _Ask("request", self.round, b, without[n]) for n, b in bodies.items()}
         )

@@ -169,8 +169,9 @@ class Local:
             "data file": file_digest(part.file.info.path),
             "encoder": hashlib.sha256(encoder.encode()).hexdigest(),
         }
-        audit = self._audit(part.encoder)
-        return self._made(party, account=self._account(part), sources=sources, audit=audit)
+        account = self._account(part)
+        audit = self._audit(part.encoder, account)
+        return self._made(party, account=account, sources=sources, audit=audit)
 
     def part(self) -> OneParty:
         """This party's encoder and rows."""
@@ -197,7 +198,7 @@ class Local:
                 self.row_ledger, self.spec.run, {"query": self._keys(source.ids(), rows)}
             )
         sources = {"file of new rows": file_digest(source.path)}
-        audit = self._audit(source.party.encoder)
+        audit = self._audit(source.party.encoder, account)
         return self._made(party, account=account, sources=sources, audit=audit)
 
     # ------------------------------------------------------------ what may leave
@@ -211,11 +212,12 @@ class Local:
         """What of this party's rows went to the active party, over all runs."""
         return ledger_of(self.kit.folder, self.policy)
 
-    def _audit(self, encoder: Encoder) -> SelfAudit | None:
+    def _audit(self, encoder: Encoder, account: Account | None) -> SelfAudit | None:
         """Of what leaves; the active party's own answers do not, and images have no columns."""
-        if not self.index or not isinstance(encoder, TableEncoder):
+        if account is None or not isinstance(encoder, TableEncoder):
             return None
-        return SelfAudit(tuple(encoder.columns), self.policy.max_rebuilt, self.folder / FILE)
+        path = self.folder / FILE
+        return SelfAudit(tuple(encoder.columns), self.policy.max_rebuilt, path, account)
 
     def _account(self, part: OneParty) -> Account | None:
         """None at the active party: its own answers do not leave it."""

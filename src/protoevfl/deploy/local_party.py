@@ -44,11 +44,14 @@ class LocalParty:
         if self.guard is not None:
             reply = self.guard.up(reply)
         scores = has_scores(self.party)
-        if self.audit is not None and not scores:  # scores were audited when they were made
-            self.audit.check(self.party, asked, reply, name)
+        audit = None if scores else self.audit  # scores were audited when they were made
+        if audit is not None:
+            audit.check(self.party, asked, reply, name)
         if self.account is not None:
             features = isinstance(reply, Embeddings) and "edges" in self.party.memory and not scores
             self.account.enter(asked, reply, name, features, scores)
+        if audit is not None:  # not before the ledger agrees: refused asks must not fill the store
+            audit.remember(asked, reply, name)
         return encode(reply)
 
     def _learn_first(self, asked: Message) -> None:

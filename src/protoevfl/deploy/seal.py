@@ -107,11 +107,11 @@ def seal(keys: Keys, envelope: Envelope, body: bytes = b"", receiver: bytes | No
 
 def unseal(keys: Keys, frame: bytes, max_body: int = MAX_BODY) -> Opened:
     """The frame's envelope and body, or EnvelopeError; nothing of it is used before its signature
-    has been checked."""
+    has been checked. Takes as much memory as the frame again, and no more whatever it claims."""
     from cryptography.exceptions import InvalidSignature, InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    header, body = _split(frame, max_body + 16)  # the tag of AES-GCM
+    header, sent = _split(frame, max_body + 16)  # the tag of AES-GCM
     try:
         text = header["signed"]
         facts = json.loads(text)
@@ -127,18 +127,20 @@ def unseal(keys: Keys, frame: bytes, max_body: int = MAX_BODY) -> Opened:
         public.verify(signature, text.encode(), _pss(), _sha256())
     except InvalidSignature:
         raise EnvelopeError(f"the signature is not that of {envelope.sender}") from None
-    if hashlib.sha256(body).hexdigest() != checksum:
+    if hashlib.sha256(sent).hexdigest() != checksum:
         raise EnvelopeError("the message was damaged on its way: its checksum does not fit")
     if envelope.to != keys.name:
         raise EnvelopeError(f"addressed to {envelope.to}, not to {keys.name}")
     if wrapped:
         try:
             once = keys.private.decrypt(wrapped, _oaep())
-            body = AESGCM(once).decrypt(_NONCE, body, _bound(facts["envelope"]))
+            body = AESGCM(once).decrypt(_NONCE, sent, _bound(facts["envelope"]))
         except (ValueError, InvalidTag):
             raise EnvelopeError("the message was not encrypted for this party") from None
     elif envelope.kind not in OPEN:
         raise EnvelopeError("the message is not encrypted: refused, whoever sent it")
+    else:
+        body = bytes(sent)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Opened(envelope, body, certificate, digest)
 
@@ -149,8 +151,8 @@ def signed_digest(frame: bytes) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _split(frame: bytes, max_body: int) -> tuple[dict[str, Any], bytes]:
-    """(header, body); sizes are checked before anything is parsed or copied."""
+def _split(frame: bytes, max_body: int) -> tuple[dict[str, Any], memoryview]:
+    """(header, view of the body); sizes are checked before anything is parsed."""
     if not isinstance(frame, bytes | bytearray | memoryview):
         raise EnvelopeError(f"a frame must be bytes, not {type(frame).__name__}")
     if len(frame) < 8 or bytes(frame[:4]) != MAGIC:
@@ -167,7 +169,7 @@ def _split(frame: bytes, max_body: int) -> tuple[dict[str, Any], bytes]:
         raise EnvelopeError("not a signed frame") from None
     if not isinstance(header, dict):
         raise EnvelopeError("not a signed frame")
-    return header, bytes(frame[8 + length :])
+    return header, memoryview(frame)[8 + length :]
 
 
 def _proven(certificate: bytes, root: bytes, name: str) -> Any:

@@ -1,18 +1,28 @@
 """What a reply gives away of the party's own columns, measured before it leaves.
 
 A party has both its columns and what it is about to send, so it can try to rebuild the one from the
-other (privacy/gives_away.py). Every measurement is written down for the party's own people; above
-the bound of its policy nothing leaves, and the other side does not learn which column it was.
+other (privacy/gives_away.py), with everything it sent of the same rows before (sent.py). Every
+measurement is written down for the party's own people; above the bound of its policy nothing leaves,
+and the other side does not learn which column it was.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
+from protoevfl.deploy.account import Account
+from protoevfl.deploy.row_ledger import Keys
+from protoevfl.deploy.sent import Sent
 from protoevfl.federation.party import Party
-from protoevfl.messages import Embed, Embeddings, Learned, Message
+from protoevfl.messages import (
+    Embed,
+    Embeddings,
+    ForwardBatch,
+    Learned,
+    Message,
+    MixedEmbeddings,
+    Projections,
+)
 from protoevfl.privacy.gives_away import SelfAuditError
 
 FILE = "gives_away.jsonl"  # in the run's folder: one line per reply
@@ -20,28 +30,51 @@ FILE = "gives_away.jsonl"  # in the run's folder: one line per reply
 
 @dataclass
 class SelfAudit:
-    """The measurements of one run.
-
-    earlier is what left before, by the rows it describes: an active party uses all of it together.
-    A process that starts again begins with nothing.
-    """
+    """The measurements of one run."""
 
     columns: tuple[str, ...]  # the party's own, in the order of its table
     most: float  # max_rebuilt of its policy; 1: no bound
     path: Path
-    earlier: dict[str, list[Tensor]] = field(default_factory=dict)
+    account: Account  # whose rows are in the order of the party's table
+
+    def __post_init__(self) -> None:
+        self.sent = Sent(self.account.ledger.folder / "sent")  # in this and in earlier runs
 
     def check(self, party: Party, request: Message, reply: Message, name: str) -> None:
-        """Measure a reply, write it down, and refuse what gives away too much."""
-        if not isinstance(reply, Embeddings | Learned) or not len(reply.values):
+        """Measure a reply, write it down, and refuse what gives away too much.
+
+        name   of the round and its request
+        """
+        if isinstance(reply, MixedEmbeddings) and self.most < 1:
+            raise SelfAuditError(
+                "rows of the pool in a reply cannot be measured; nothing is sent (max_rebuilt in "
+                "policy.toml)"
+            )
+        if not _describes_rows(reply):
             return
-        rows = request.rows if isinstance(request, Embed) else "aligned"
-        earlier = self.earlier.setdefault(rows, [])
-        scores = party.gives_away(request, reply, self.columns, earlier)
-        self._write(name, rows, scores)
+        keys = self._rows(request)
+        scores: dict[str, float] = {}
+        whole = False  # was the reply measured on all its rows?
+        for places, earlier in self.sent.before(self.account.run, name, keys):
+            whole |= len(places) == len(keys)
+            found = party.gives_away(request, reply, self.columns, earlier, places)
+            scores = {c: max(score, scores.get(c, 0.0)) for c, score in found.items()}
+        if not whole:
+            alone = party.gives_away(request, reply, self.columns)
+            scores = {c: max(score, scores.get(c, 0.0)) for c, score in alone.items()} or scores
+        self._write(name, _use(request), scores)
         if self.most < 1:
-            self._hold(scores, len(reply.values))
-        earlier.append(reply.values.cpu())
+            self._hold(scores, len(keys))
+
+    def remember(self, request: Message, reply: Message, name: str) -> None:
+        """The reply leaves: later ones are held against it too."""
+        if _describes_rows(reply):
+            assert isinstance(reply, Embeddings | Learned | Projections)
+            self.sent.add(self.account.run, name, self._rows(request), reply.values)
+
+    def _rows(self, request: Message) -> Keys:
+        keys = self.account.parts[_use(request)]
+        return keys[request.rows.numpy()] if isinstance(request, ForwardBatch) else keys
 
     def _hold(self, scores: dict[str, float], rows: int) -> None:
         if not scores:
@@ -62,3 +95,11 @@ class SelfAudit:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
+
+
+def _describes_rows(reply: Message) -> bool:
+    return isinstance(reply, Embeddings | Learned | Projections) and len(reply.values) > 0
+
+
+def _use(request: Message) -> str:
+    return request.rows if isinstance(request, Embed) else "aligned"

@@ -12,7 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl import distributed
-from protoevfl.messages import Embed, Embeddings, Learned, Message, stack, to, unstack
+from protoevfl.messages import (
+    Embed,
+    Embeddings,
+    ForwardBatch,
+    Learned,
+    Message,
+    Projections,
+    stack,
+    to,
+    unstack,
+)
 from protoevfl.method import Method
 from protoevfl.privacy.gives_away import columns_of, gives_away
 from protoevfl.rows.table import PartyTable
@@ -231,6 +241,7 @@ class Party(Cohort):
         reply: Message,
         names: Sequence[str] = (),
         earlier: Sequence[Tensor] = (),
+        places: Tensor | None = None,
     ) -> dict[str, float]:
         """{column: 0 to 1}: what a reply about to leave gives away of the rows it describes.
 
@@ -240,10 +251,16 @@ class Party(Cohort):
         reply     as it would leave: clipped, with its noise
         names     of the party's columns, in the order of its table's spans
         earlier   (n, d) each: what left before of the same rows; decoders use all of it together
+        places    (n,) of the reply's rows to measure on; all of them where there are none
         """
-        if not isinstance(reply, Embeddings | Learned):
+        if not isinstance(reply, Embeddings | Learned | Projections):
             return {}
         which = request.rows if isinstance(request, Embed) else "aligned"
         rows = getattr(self.rows, which)[0]
-        sent = torch.cat([*earlier, reply.values.cpu()], 1)
+        if isinstance(request, ForwardBatch):
+            rows = rows[request.rows]
+        values = reply.values.cpu()
+        if places is not None:
+            rows, values = rows[places], values[places]
+        sent = torch.cat([*earlier, values], 1)
         return gives_away(columns_of(rows, self.rows.spans, self.rows.numbers, names), sent)
