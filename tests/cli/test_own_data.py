@@ -36,6 +36,19 @@ def test_init_writes_a_template_once(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "not replaced" in capsys.readouterr().err
 
 
+def test_init_refuses_options_of_the_other_example(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, option, says in (
+        ("flights", ["--rows", "900"], "--rows is for made-up"),
+        ("shop", ["--from", "x.tar.gz"], "--from goes with --example flights"),
+        ("flights", ["--from", str(tmp_path / "x.tar.gz")], "x.tar.gz cannot be read"),
+    ):
+        assert main(["init", "--example", str(tmp_path / name), *option]) == 2
+        assert says in capsys.readouterr().err.replace("\n", " ")
+    assert not list(tmp_path.iterdir())
+
+
 def test_check_prints_tables_or_json_and_fails_on_errors(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

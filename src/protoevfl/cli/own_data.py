@@ -54,17 +54,23 @@ ATTRIBUTES = Annotated[
 def init(
     path: Annotated[Path, Argument(help="Where to write it.")] = Path("protoevfl.toml"),
     example: Annotated[
-        Path | None, Option(help="Write three companies' files to try into this folder.")
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="Write three companies' files to try: flights, real ones, downloaded; any other "
+            "name, such as shop, made-up ones.",
+        ),
     ] = None,
-    rows: Annotated[int, Option(help="Customers of the example.", min=200, max=1_000_000)] = 3000,
+    rows: Annotated[
+        int | None, Option(help="Customers of a made-up example [3000].", min=200, max=1_000_000)
+    ] = None,
+    archive: Annotated[
+        Path | None, Option("--from", help="Of flights: the archive, already downloaded.")
+    ] = None,
 ) -> None:
     """Write a commented protoevfl.toml for your own files, or an example with files."""
     if example is not None:
-        from protoevfl.rows.example import write_example
-
-        if example.exists() and any(example.iterdir()):
-            raise UserError(f"{example} is not empty; give a new folder")
-        config = write_example(example, rows=rows)
+        config = _write_example(example, rows, archive)
         note(f"wrote three companies' files and {config}; next: protoevfl check {config}")
         return
     from protoevfl.settings.config import template
@@ -75,6 +81,23 @@ def init(
         raise UserError(f"there is no folder {path.parent}")
     path.write_text(template(), encoding="utf-8")
     note(f"wrote {path}; fill in your files, then: protoevfl check {path}")
+
+
+def _write_example(folder: Path, rows: int | None, archive: Path | None) -> Path:
+    """The made-up companies, or the real ones where the folder is called flights."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is not empty; give a new folder")
+    if folder.name == "flights":
+        from protoevfl.rows.flights import write_flights
+
+        if rows is not None:
+            raise UserError("--rows is for made-up examples; the flights are as many as there are")
+        return write_flights(folder, archive)
+    from protoevfl.rows.example import write_example
+
+    if archive is not None:
+        raise UserError("--from goes with --example flights; other examples are made up")
+    return write_example(folder, 3000 if rows is None else rows)
 
 
 def check(

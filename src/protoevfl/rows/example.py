@@ -7,6 +7,7 @@ customers, in three formats and with three spellings of the same ids, and writes
 training file has, with the truth beside them.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,9 @@ def write_example(out_dir: Path | str, rows: int = 3000) -> Path:
         _write(out / "new" / _FILES[party], table.select(["customer_id", *names]).take(strangers))
     _write(out / "new" / "truth.csv", table.select(["customer_id", LABEL]).take(strangers))
     path = out / "protoevfl.toml"
-    path.write_text(_toml(), encoding="utf-8")
+    question = "which of the bank's customers will default?"
+    text = configuration(question, _FILES, "customer_id", ("bank", LABEL))
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -90,13 +93,22 @@ def _write(path: Path, table: Any) -> None:
         pacsv.write_csv(table, sink, pacsv.WriteOptions(quoting_style="needed"))
 
 
-def _toml() -> str:
+def configuration(
+    question: str, files: Mapping[str, str], id_column: str, label: tuple[str, str], more: str = ""
+) -> str:
+    """The text of a protoevfl.toml.
+
+    question   the comment on top
+    files      {party: file}
+    label      the party that has it, and its column
+    more       lines that set something else
+    """
     parties = "\n".join(
-        f'\n[[party]]\nname = "{name}"\nfile = "{file}"\nid = "customer_id"\nfeatures = "all"'
-        for name, file in _FILES.items()
+        f'\n[[party]]\nname = "{name}"\nfile = "{file}"\nid = "{id_column}"\nfeatures = "all"'
+        for name, file in files.items()
     )
     return (
-        "# Three companies, one question: which of the bank's customers will default?\n"
-        'version = 1\noutput = "run"\nseed = 0\n\n'
-        f'[label]\nparty = "bank"\ncolumn = "{LABEL}"\n{parties}\n'
+        f"# Three companies, one question: {question}\n"
+        f'version = 1\noutput = "run"\nseed = 0\n{more}\n'
+        f'[label]\nparty = "{label[0]}"\ncolumn = "{label[1]}"\n{parties}\n'
     )
