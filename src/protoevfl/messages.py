@@ -80,6 +80,14 @@ class Embed(Message):
 
 
 @dataclass(frozen=True)
+class EmbedAt(Message):
+    """Serving: reply with `Embeddings` of these places among the rows that both sides know to be
+    shared (deploy/universe.py). Tells the receiver that the rows there are scored now."""
+
+    places: Tensor = array("places", dtype=torch.int64)
+
+
+@dataclass(frozen=True)
 class Learn(Message):
     """One round of Proto-EVFL. Derived from labels: class means of the receiver's embeddings, class
     rates."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from protoevfl.cli import serving
 from protoevfl.errors import UserError
 from protoevfl.progress import Bars, bar, note
 
@@ -284,6 +285,10 @@ def probe(
         f"{len(took)} exchanges of {megabytes:g} MB a party: median {median(took):.2f} s, longest "
         f"{max(took):.2f} s"
     )
+
+
+for command in (serving.serve, serving.key, serving.recall):
+    app.command()(command)
 
 
 @app.command("audit-log")

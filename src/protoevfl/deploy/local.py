@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -81,7 +81,8 @@ class Local:
 
     @property
     def predicts(self) -> bool:
-        return self.spec.task == "predict"
+        """Whether this job uses the model of another run."""
+        return self.spec.task in ("predict", "serve")
 
     @property
     def base_folder(self) -> Path:
@@ -101,7 +102,8 @@ class Local:
     def source(self) -> OwnFile | NewRows:
         """The file that this job is about."""
         if self.predicts:
-            return NewRows.read(self.config, self.kit.folder, self.stored_party())
+            serves = self.spec.task == "serve"
+            return NewRows.read(self.config, self.kit.folder, self.stored_party(), serves)
         return self.file
 
     @cached_property
@@ -117,12 +119,13 @@ class Local:
     def aligner(self) -> PassiveSide | None:
         """Answers while the parties align; the active party asks, and needs none."""
         return (
-            PassiveSide(self.kit.name, self.source, self.pair, self._gate())
+            PassiveSide(self.kit.name, self.source, self.pair, self.gate())
             if self.own_data and self.index
             else None
         )
 
-    def _gate(self) -> Gate:
+    def gate(self) -> Gate:
+        """This party's limits on alignment."""
         ledger, run = self.row_ledger, self.spec.run
         return Gate(
             lambda: ledger.aligns(run),
@@ -201,6 +204,16 @@ class Local:
         audit = self._audit(source.party.encoder, account)
         return self._made(party, account=account, sources=sources, audit=audit)
 
+    def served(self, source: NewRows, rows: Places) -> LocalParty:
+        """The trained party with these rows of the file; entering what leaves is the caller's."""
+        party = source.party.party()
+        party.rows.query = source.encoded(rows)[None]
+        keys = self._keys(source.ids(), rows)
+        measured = Account(self.row_ledger, self.spec.run, {"query": keys})
+        made = self._made(party, audit=self._audit(source.party.encoder, measured))
+        made.guard = self._party_guard()
+        return made
+
     # ------------------------------------------------------------ what may leave
 
     @cached_property
@@ -239,8 +252,11 @@ class Local:
         """Keyed hashes of the ids in these rows of the file; a row without an id is known by its
         place."""
         spelt = dict(zip(ids.rows.tolist(), ids.values, strict=True))
-        names = [spelt.get(row, f"row {row}") for row in places.tolist()]
-        return row_keys(derived(self.kit.folder, "ledger"), names)
+        return self.keys_of([spelt.get(row, f"row {row}") for row in places.tolist()])
+
+    def keys_of(self, ids: Sequence[str]) -> Keys:
+        """Keyed hashes of ids, by which the ledger knows their rows."""
+        return row_keys(derived(self.kit.folder, "ledger"), ids)
 
     def _demo_table(self) -> PartyTable:
         if self.spec.method == probe.Probe.name:

@@ -5,6 +5,7 @@ from typing import Any
 
 from protoevfl.deploy import probe
 from protoevfl.errors import UserError
+from protoevfl.messages import EmbedAt, Embeddings
 from protoevfl.method import PREDICTION, Method
 from protoevfl.methods import METHODS, method_class
 from protoevfl.settings.presets import build
@@ -38,7 +39,8 @@ def message_types(
     is_probe = name == probe.Probe.name
     given = settings or {}
     method: Method = probe.make(given) if is_probe else build(name, preset, "table", given)
-    exchanges = PREDICTION if task == "predict" else method.exchanges
+    served = ((EmbedAt, Embeddings),)
+    exchanges = {"predict": PREDICTION, "serve": served}.get(task, method.exchanges)
     down = dict.fromkeys(request.__name__ for request, _ in exchanges)
     up = dict.fromkeys(reply.__name__ for _, reply in exchanges)
     return tuple(down), tuple(up)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "nvflare.private.fed.app"  # in the command line of every process of a kit
+STANDING = "protoevfl.deploy.standing_worker"  # and of the one that serves single rows
 
 
 def born(pid: int) -> float | None:
@@ -26,7 +27,7 @@ def of_folder(folder: Path) -> list[Any]:
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"] or []
         alive = process.info["status"] != psutil.STATUS_ZOMBIE
-        if alive and str(folder) in line and any(MARK in part for part in line):
+        if alive and str(folder) in line and any(m in part for part in line for m in (MARK, STANDING)):
             found.append(process)
     return found
 

@@ -44,6 +44,8 @@ class PartyFileConfig(FileConfig):
     # drop: leave out rows whose id is missing or repeated
     on_bad_ids: Annotated[str, BAD_IDS] = "refuse"
     predict_file: Path | None = None  # new rows, for `protoevfl deploy predict`
+    # rows of today, for `protoevfl deploy serve`; left out: predict_file, or else file
+    serve_file: Path | None = None
 
 
 def read_config(facts: Mapping[str, Any]) -> PartyFileConfig:
@@ -98,11 +100,15 @@ class NewRows:
     minimum: int = 0  # one company may have none of them
 
     @classmethod
-    def read(cls, facts: Mapping[str, Any], folder: Path, party: StoredParty) -> "NewRows":
+    def read(
+        cls, facts: Mapping[str, Any], folder: Path, party: StoredParty, serves: bool = False
+    ) -> "NewRows":
+        """The rows to be predicted, or (`serves`) those that may be asked for one by one."""
         config = read_config(facts)
-        if config.predict_file is None:
+        if config.predict_file is None and not serves:
             raise UserError("party.toml names no file of new rows: predict_file = ...")
-        path = folder / config.predict_file
+        named = config.serve_file if serves else None
+        path = folder / (named or config.predict_file or config.file)
         require_columns(scan(path), [*party.id_columns, *party.encoder.columns])
         return cls(path, party)
 

@@ -3,6 +3,7 @@ and nowhere else."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,18 @@ allow_skip = true                   # may a run go on while this party is away?
 approved_only = false               # true: only jobs whose digest is listed in `approved` (see `deploy review`)
 approved = []
 
+# May the active party ask for single rows at any time (`deploy serve`)? It learns of them what `deploy predict` would
+# tell it, and this party learns which of its shared rows are scored, and when.
+[serve]
+allow = false
+runs = []                           # training runs that may be served; empty: any
+from_hour = 0                       # of this machine's day
+to_hour = 24
+requests_per_day = 10_000
+rows_per_day = 100_000
+rows_per_request = 1_000
+cache_s = 0                         # how long the active party may keep an answer and use it again, seconds
+
 # Settings that shape what leaves are accepted within bounds (docs/deployment.md); other bounds go here.
 [settings]
 # "warm.epochs" = [10, 100]         # from, to
@@ -49,6 +62,33 @@ approved = []
 """
 # with clip and noise a guarantee covers these; class rates in Learned are withheld then
 PROVEN = ("Done", "Embeddings", "Learned")
+
+
+@dataclass(frozen=True)
+class ServeRules:
+    """[serve] of policy.toml: single rows at any time, `protoevfl deploy serve`."""
+
+    allow: bool = False  # may the active party ask for single rows at any time?
+    runs: NAMES = ()  # training runs that may be served; empty: any
+    from_hour: Annotated[int, Between(0, 23)] = 0  # of this machine's day
+    to_hour: Annotated[int, Between(1, 24)] = 24  # of this machine's day
+    requests_per_day: Annotated[int, Between(0)] = 10_000  # over all runs
+    rows_per_day: Annotated[int, Between(0)] = 100_000  # over all runs
+    rows_per_request: Annotated[int, Between(1)] = 1_000
+    # how long the active party may keep an answer and use it again
+    cache_s: Annotated[float, Between(0, 1e9)] = 0.0
+
+    def objections(self, base: str, hour: int) -> list[str]:
+        """Why the run `base` is not served at this hour of the day."""
+        rules = [
+            (self.allow, "it does not serve single rows (allow under [serve] in its policy.toml)"),
+            (not self.runs or base in self.runs, f"run {base} is not among those it serves"),
+            (
+                self.from_hour <= hour < self.to_hour,
+                f"it serves from {self.from_hour} to {self.to_hour} o'clock",
+            ),
+        ]
+        return [text for good, text in rules if not good]
 
 
 @dataclass(frozen=True)
@@ -93,6 +133,7 @@ class Policy:
     allow_skip: bool = True  # may a run go on while this party is away?
     approved_only: bool = False  # true: only jobs whose digest is listed in `approved`
     approved: NAMES = ()  # digests, as `deploy review` shows them
+    serve: ServeRules = field(default_factory=ServeRules)  # may single rows be asked for any time?
     # bounds of a method's settings that differ from the delivered ones: [from, to] or texts
     settings: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -140,8 +181,8 @@ class Policy:
                 f"it would send {_names(set(spec.up) - set(self.send))}",
             ),
             (
-                set(spec.down) <= set(self.receive),
-                f"it would receive {_names(set(spec.down) - set(self.receive))}",
+                set(spec.down) <= self._receives(spec),
+                f"it would receive {_names(set(spec.down) - self._receives(spec))}",
             ),
             (
                 spec.max_bytes <= self.max_message_mb << 20,
@@ -161,7 +202,13 @@ class Policy:
             ),
         ]
         found = [text for good, text in rules if not good]
+        if spec.task == "serve":
+            found += self.serve.objections(spec.base, datetime.now().hour)
         return found + self._of_settings(spec) + self._of_privacy(spec)
+
+    def _receives(self, spec: JobSpec) -> set[str]:
+        """[serve] is what decides about requests for single rows."""
+        return set(self.receive) | ({"EmbedAt"} if spec.task == "serve" else set())
 
     def _of_settings(self, spec: JobSpec) -> list[str]:
         """Settings out of bounds; a method or preset not accepted at all needs no second word."""

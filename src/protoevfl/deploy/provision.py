@@ -198,6 +198,9 @@ def _settings(folder: Path, name: str) -> None:
         resources["allow_log_streaming"] = False
         place = "protoevfl.federation.engines.nvflare.Place"
         resources["components"].append({"id": "place", "path": place, "args": {}})
+        line = "protoevfl.federation.engines.nvflare_line.Line"
+        opens = {"opens": "protoevfl.deploy.relay:open_relay"}
+        resources["components"].append({"id": "line", "path": line, "args": opens})
     target = kit.HUB_TEMPLATE if name == "hub" else "resources.json"
     (local / target).write_text(json.dumps(resources, indent=1))
     rights = {

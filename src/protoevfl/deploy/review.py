@@ -38,6 +38,18 @@ def sends(spec: JobSpec, policy: Policy) -> list[str]:
 
 def _of_proto_evfl(spec: JobSpec, policy: Policy, method: ProtoEVFL) -> Iterator[str]:
     queried = f"each row that is measured or to be predicted (at most {policy.max_query_rows:,})"
+    if spec.task == "serve":
+        rules = policy.serve
+        yield (
+            "what the training run sends of a row, of any row shared with the active party, "
+            f"whenever it asks: at most {rules.requests_per_day:,} requests and "
+            f"{rules.rows_per_day:,} rows a day, {rules.rows_per_request:,} a request, each row "
+            f"{policy.max_sends:,} times ever"
+        )
+        yield f"it may keep an answer for {min(rules.cache_s, spec.cache_s):g} s and use it again"
+        yield "you learn which of the rows you share are scored, and when; nothing else"
+        yield from _shield(spec, method)
+        return
     if spec.task == "predict":
         yield f"what the training run sends of a row, of {queried}, once"
         yield from _shield(spec, method)

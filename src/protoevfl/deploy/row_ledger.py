@@ -13,7 +13,7 @@ its file is damaged nothing leaves until it is restored.
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from protoevfl.privacy.ledger import locked
 
 # in which a row can leave; a new form is added at the end
 FORMS = ("embedding", "features", "statistics", "parameters", "score", "other")
+SERVED = "served"  # in the list of events: answers of a standing service, many at a time
 DAY_S = 24 * 3600.0
 MOST_EVENTS = 20_000  # remembered one by one; counts of rows are never dropped
 Keys = NDArray[np.int64]  # keyed hashes of ids
@@ -82,6 +83,39 @@ class RowLedger:
             self._check(book, at, form, run)
             event = {"form": form, "run": run, "name": name, "rows": len(keys)}
             self._write(book, event)
+
+    def left_often(
+        self, sent: Sequence[Keys], form: str, run: str, name: str, until: float
+    ) -> None:
+        """Enter what a standing service has sent, once per (run, name); its limits were held before
+        each answer (serving_log.py).
+
+        sent    the rows of each answer
+        until   when the last one left
+        """
+        place = FORMS.index(form)
+        with locked(self.folder / "rows"):
+            book = self._read()
+            if any((e["run"], e["name"]) == (run, name) for e in book.events):
+                return
+            keys, times = np.unique(np.concatenate(sent), return_counts=True)
+            book = book.with_rows(keys)
+            book.counts[np.searchsorted(book.keys, keys), place] += times.astype(np.int32)
+            event = {"form": SERVED, "run": run, "name": name, "rows": int(times.sum())}
+            self._write(book, {**event, "requests": len(sent), "time": until})
+
+    def served(self, since: float) -> list[tuple[float, int, int]]:
+        """(time, requests, rows) of what a standing service sent later than `since`."""
+        return [
+            (float(e["time"]), int(e["requests"]), int(e["rows"]))
+            for e in self._read().events
+            if e["form"] == SERVED and e["time"] > since
+        ]
+
+    def totals(self) -> dict[int, int]:
+        """How often each row has left, in all forms."""
+        book = self._read()
+        return dict(zip(book.keys.tolist(), book.counts.sum(1).tolist(), strict=True))
 
     def aligns(self, run: str) -> None:
         """An alignment begins; LimitError when there were too many in the last 24 hours."""

@@ -42,7 +42,8 @@ class JobSpec:
     method: str = "proto_evfl"  # or probe, which sends made-up numbers
     preset: str = "default"  # named settings of the method
     settings: Mapping[str, Any] = field(default_factory=dict)  # changes to the preset, plain values
-    task: Annotated[str, OneOf(("train", "predict"))] = "train"  # predict: with the model of `base`
+    # predict, serve: with the model of `base`
+    task: Annotated[str, OneOf(("train", "predict", "serve"))] = "train"
     seed: int = 0  # of demo rows; everything else starts from each party's own secret
     classes: Annotated[int, Between(2, 1_000_000)] = 2  # of the label
     rounds: Annotated[int, Between(1, 1_000_000)] = 100  # most exchanges
@@ -50,13 +51,15 @@ class JobSpec:
     up: NAMES = ()  # message types that a party sends; left out: those of the method
     # defences and budget, see `privacy` below
     privacy: Mapping[str, Any] = field(default_factory=dict)
-    # predict: the training run whose model is used
+    # predict, serve: the training run whose model is used
     base: Annotated[str, Matching(f"^({RUN})?$", RUN_WORDS)] = ""
     # what a lost party means for the run
     on_party_loss: Annotated[str, OneOf(("wait", "skip", "abort"))] = "wait"
     deadline_s: Annotated[float, Between(0.001, 1e9)] = 600.0  # for one answer
     wait_s: Annotated[float, Between(0, 1e9)] = 3600.0  # for a lost party to come back
     max_bytes: Annotated[int, Between(1, 1 << 30)] = 256 << 20  # of one message
+    # serve: how long the active party would keep what a party sent; the party's policy may say less
+    cache_s: Annotated[float, Between(0, 1e9)] = 0.0
 
     @property
     def active(self) -> str:
@@ -72,12 +75,15 @@ class JobSpec:
         for name in self.parties:
             if _PARTY.fullmatch(name) is None:
                 raise UserError(f"party name {name!r}: use letters, digits, - and _")
-        if (self.task == "predict") != bool(self.base):
-            raise UserError("a predict job names the run it predicts with: base")
+        if (self.task == "train") == bool(self.base):
+            raise UserError("a predict or serve job names the run it predicts with: base")
         settings_from(self.privacy)
 
     def to_dict(self) -> dict[str, Any]:
-        return json.loads(json.dumps(asdict(self), sort_keys=True))  # type: ignore[no-any-return]
+        facts = asdict(self)
+        if self.task != "serve":  # digests of other jobs stay what they were
+            del facts["cache_s"]
+        return json.loads(json.dumps(facts, sort_keys=True))  # type: ignore[no-any-return]
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> "JobSpec":
@@ -111,7 +117,9 @@ class JobSpec:
             "method": f"{self.method}, preset {self.preset}",
             "settings": ", ".join(f"{k} = {v}" for k, v in self.settings.items())
             or "as in the preset",
-            "rounds": f"at most {self.rounds}",
+            "rounds": f"at most {self.rounds}"
+            if self.task != "serve"
+            else f"a standing service, until either side ends it; kept for {self.cache_s:g} s there",
             "you receive": ", ".join(self.down) or "nothing",
             "you send": ", ".join(self.up) or "nothing",
             "your columns": self._columns(),
