@@ -51,7 +51,7 @@ TRAINS = (
     "deploy/test_lead.py",
     "deploy/test_local.py",
     "cli/test_own_data.py",
-    "test_estimator.py",
+    "estimator/test_classifier.py",
     "test_fit.py",
     "federation/test_border.py",
     "test_head.py",

@@ -9,6 +9,10 @@ class UserError(Exception):
     """Bad input at the border; the message says what is wrong and what to do."""
 
 
+class WrongInputError(UserError, ValueError):
+    """The same where scikit-learn's tools look for a ValueError."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint: the one known name that is near, else all of them."""
     known = sorted(known)

@@ -47,6 +47,18 @@ def note(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def size(count: float) -> str:
+    """Bytes as a person reads them.
+
+    >>> size(0), size(181_440), size(65_845_440)
+    ('0', '181 kB', '65.8 MB')
+    """
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count:.0f}"
+
+
 def duration(seconds: float) -> str:
     """
     >>> duration(7.26), duration(95), duration(7300)

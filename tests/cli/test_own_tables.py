@@ -1,7 +1,6 @@
 """Tables on own files: every number has its place, what was not counted is a dash, and nothing is
 cut."""
 
-import doctest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protoevfl.cli import own_tables as cli_own_tables
 from protoevfl.cli.own_tables import (
     _show_types,
     run_facts,
@@ -269,9 +267,3 @@ def test_a_duration_never_shows_sixty_of_anything_and_is_right(seconds: float) -
 )
 def test_durations_at_the_borders(seconds: float, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_the_examples_give_what_they_show() -> None:
-    found = doctest.testmod(cli_own_tables)
-    assert found.attempted > 0
-    assert found.failed == 0

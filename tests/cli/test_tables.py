@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from protoevfl.cli import tables as cli_tables
-from protoevfl.cli.tables import COLUMNS, _cell, columns_for, show, size, summary
+from protoevfl.cli.tables import COLUMNS, _cell, columns_for, show, summary
+from protoevfl.progress import size
 
 
 def record(accuracy: float, seed: int = 0, **metrics: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from protoevfl.cli.option_values import (
     whole_numbers,
 )
 from protoevfl.errors import UserError
-from protoevfl.progress import OUTPUT, Bars, is_secondary_rank, note
+from protoevfl.progress import OUTPUT, Bars, is_secondary_rank, note, size
 
 if TYPE_CHECKING:
     from protoevfl.bench.run import RunConfig
@@ -249,7 +249,7 @@ def _run_line(record: Mapping[str, Any]) -> str:
     return (
         f"{record['method']} seed {record['seed']}: accuracy "
         f"{cli_tables.percent(record['metrics']['accuracy'])} %, "
-        f"{cli_tables.size(cli_tables.both_ways(record))} in {record['rounds']} rounds, "
+        f"{size(cli_tables.both_ways(record))} in {record['rounds']} rounds, "
         f"{phases}{lockstep}, peak {record['peak_memory_mb']:.0f} MB"
     )
 

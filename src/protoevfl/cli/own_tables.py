@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from protoevfl.cli.tables import percent, print_table, size
-from protoevfl.progress import duration
+from protoevfl.cli.tables import percent, print_table
+from protoevfl.core.decisions import joining
+from protoevfl.progress import duration, size
 
 if TYPE_CHECKING:
     from protoevfl.artifacts.run_dir import Run
@@ -126,23 +127,7 @@ def show_metrics(figures: Mapping[str, Any], title: str) -> None:
     table.append([*constant, "-", "-", "-"])
     print_table(["parties", "rows", "accuracy %", "balanced %", "AUC %", "Brier"], table, title, 1)
     if "gain" in figures:
-        print(_joining(figures["gain"]))
-
-
-def _joining(gain: Mapping[str, Any]) -> str:
-    """Does joining pay? One sentence with the paired gain and its interval, in points.
-
-    >>> _joining({"measure": "auc", "difference": 0.047, "low": 0.031, "high": 0.064})
-    'joining pays: 4.7 points of AUC over the label party alone (95 % interval 3.1 to 6.4)'
-    >>> gain = {"measure": "accuracy", "difference": 0.002, "low": -0.01, "high": 0.015}
-    >>> _joining(gain).split(":")[0]
-    'joining does not pay here'
-    """
-    verdict = "joining pays" if gain["low"] > 0 else "joining does not pay here"
-    what = "AUC" if gain["measure"] == "auc" else "accuracy"
-    points, low, high = (100 * gain[name] for name in ("difference", "low", "high"))
-    interval = f"(95 % interval {low:.1f} to {high:.1f})"
-    return f"{verdict}: {points:.1f} points of {what} over the label party alone {interval}"
+        print(joining(figures["gain"]))
 
 
 def _numbers(m: Mapping[str, Any]) -> list[str]:

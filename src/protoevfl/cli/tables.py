@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from protoevfl.progress import size
+
 Record = Mapping[str, Any]
 
 
@@ -26,18 +28,6 @@ def percent(value: float) -> str:
     '85.7'
     """
     return f"{100 * value:.1f}"
-
-
-def size(count: float) -> str:
-    """Bytes as a person reads them.
-
-    >>> size(0), size(181_440), size(65_845_440)
-    ('0', '181 kB', '65.8 MB')
-    """
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count:.0f}"
 
 
 def both_ways(record: Record) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protoevfl.errors import UserError
+from protoevfl.rows.row_order import in_one_order
 
 PIXELS = "pixels"  # the name of the column that an array of images stands for
 
@@ -52,7 +53,7 @@ class Parties:
     """
 
     def __init__(self, tables: Mapping[str, Any]) -> None:
-        self.tables = {str(name): table for name, table in tables.items()}
+        self.tables = in_one_order({str(name): table for name, table in tables.items()})
         self.shape = (same_rows(self.tables), len(self.tables))
 
     @classmethod

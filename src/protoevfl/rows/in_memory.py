@@ -12,7 +12,8 @@ from torch import Tensor
 from protoevfl.errors import UserError
 from protoevfl.rows.encoders import Encoder, ImageEncoder, ImageSpec, encode_rows, fit_encoder
 from protoevfl.rows.features import FeatureSpec, TableEncoder
-from protoevfl.rows.frames import PIXELS, Frame, Parties, same_rows, take
+from protoevfl.rows.frames import PIXELS, Frame, Parties, row_count, same_rows, take
+from protoevfl.rows.row_order import in_order_of
 from protoevfl.rows.table import Further, OwnRows, PartyTable
 
 Places = NDArray[np.int64]
@@ -44,13 +45,45 @@ def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[An
         )
     except TypeError:
         raise UserError("labels mix texts and numbers; use one kind") from None
+    if classes.dtype.kind == "f" and np.isinf(classes).any():
+        raise UserError(
+            "Input y contains infinity or a value too large for dtype('float64'); labels must be "
+            "classes"
+        )
     if classes.dtype.kind == "f" and bool((classes == classes.astype(np.int64)).all()):
         classes = classes.astype(np.int64)
-    if classes.dtype.kind == "f" or len(classes) < 2:
-        raise UserError("labels must be classes (texts or whole numbers), two or more")
+    if classes.dtype.kind == "f":
+        raise UserError(
+            "Unknown label type: numbers with fractions; labels must be classes (texts or whole "
+            "numbers)"
+        )
+    if len(classes) < 2:
+        raise UserError(f"labels must be of two or more classes, here is {len(classes)} class")
     codes = np.full(rows, -1, np.int64)
     codes[~gone] = np.searchsorted(classes, values[~gone].astype(classes.dtype))
     return codes, classes
+
+
+def class_numbers(
+    labels: Any, rows: int, pool_labels: Any, pools: Mapping[str, Any], active: str
+) -> tuple[Places, Places | None, NDArray[Any]]:
+    """Class numbers of the shared rows and of the first party's pool, and the classes of both.
+
+    active   the name of the first party, whose pool the labels belong to
+    """
+    if pool_labels is None:
+        codes, classes = encode_labels(labels, rows)
+        return codes, None, classes
+    if pools.get(active) is None:
+        raise UserError(f"pool_labels belong to the pool of {active}, which pools does not have")
+    pool = {f"the pool of {active}": pools[active]}
+    more = row_count(pools[active])
+    pool_labels = in_order_of(pool_labels, pool, "pool_labels")
+    both = [*np.asarray(labels, object).tolist(), *np.asarray(pool_labels, object).tolist()]
+    if len(both) != rows + more:
+        raise UserError(f"pool_labels must be one value per row of the pool ({more})")
+    codes, classes = encode_labels(np.array(both, object), rows + more)
+    return codes[:rows], codes[rows:], classes
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ parties.
     model.predict({"bank": new_rows})                  # any party may be missing
 
 A table is a pandas or polars frame, a pyarrow Table, a numpy array (n, columns), or images (n, c,
-h, w). Row i of every table is the same customer; the first party holds the labels. Rows that only
-one party has go into `pools`; so do rows whose label is missing. For `cross_val_score` and
-`GridSearchCV`, which cut rows out, wrap the tables in `Parties`.
+h, w). Row i of every table is the same customer, unless pandas frames have an index: then they are
+matched by it. The first party holds the labels. Rows that only one party has go into `pools`; so do
+rows whose label is missing. scikit-learn's tools give one table: `parties` says which columns of it
+are whose. Those that only cut rows out also take `Parties`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,34 +20,40 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from protoevfl.artifacts import integrity
-from protoevfl.artifacts.owner import StoredOwner
+from protoevfl.artifacts.owner import StoredOwner, TestRows
 from protoevfl.artifacts.party import StoredParty
-from protoevfl.artifacts.run_dir import MANIFEST, open_run, write_run
 from protoevfl.distributed import choose_device
 from protoevfl.errors import UserError
+from protoevfl.estimator.card import card
+from protoevfl.estimator.figures import known_codes, measured
+from protoevfl.estimator.new_rows import embed
+from protoevfl.estimator.one_table import (
+    Split,
+    by_party,
+    is_one_table,
+    one_dimensional,
+    tables_features,
+    value_errors,
+)
+from protoevfl.estimator.saved import open_model, restore, write_model
 from protoevfl.observer import for_a_fit
 from protoevfl.pipeline.train import Trained, train
 from protoevfl.rows.encoders import Encoder, ImageEncoder
-from protoevfl.rows.frames import Parties, row_count
 from protoevfl.rows.ids import IdRules
 from protoevfl.rows.in_memory import (
     RowKinds,
-    encode,
-    encode_labels,
+    class_numbers,
     named,
     own_rows,
     prepare,
     who_has,
 )
+from protoevfl.rows.row_order import in_one_order, in_order_of, masks_in_order
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.config import LabelConfig
-from protoevfl.settings.method_choice import choose_method, kind_of, method_facts, privacy_of
+from protoevfl.settings.method_choice import choose_method, kind_of, privacy_of
 from protoevfl.validation import checked
-
-__all__ = ["Parties", "ProtoEVFLClassifier"]
 
 
 class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -59,6 +66,9 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     decision         which class `predict` names: "likeliest", "balanced" (as if classes were
                      equally frequent), or {class: threshold}
     progress         "auto" shows a bar in a notebook or terminal, True always, False never
+    parties          for one table instead of one per party: {name: its columns}, by name or number;
+                     the first party holds the labels, columns of nobody are left out. A number
+                     deals the columns out to so many parties
     """
 
     def __init__(
@@ -70,6 +80,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
         progress: bool | str = "auto",
         decision: str | Mapping[Any, float] = "likeliest",
+        parties: Split | None = None,
     ) -> None:
         self.method = method
         self.preset = preset
@@ -78,29 +89,39 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.progress = progress
         self.decision = decision
+        self.parties = parties
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
 
     # ------------------------------------------------------------ fit
 
+    @value_errors()
     def fit(
         self,
-        parties: Any,
-        labels: Any,
+        X: Any,
+        y: Any,
         pools: Mapping[str, Any] | None = None,
         pool_labels: Any = None,
         present: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Train on tables with the same rows in the same order.
+        """Train on tables with the same rows: in the same order, or with the same index.
 
-        labels        (n,) of these rows, None or NaN where unknown
+        X             {party: table}, a list of tables, `Parties`, or one table cut by `parties`
+        y             (n,) labels of these rows, None or NaN where unknown
         pools         each party's own rows that the others do not have
         pool_labels   labels of the first party's pool: its own model learns from them
         present       {name: (n,) true or false}: which rows a party has; those named by nobody
                       count as everybody's. Other values of its table are not looked at.
         """
-        tables = named(parties)
+        tables, labels, present = self._tables(X, one_dimensional(y, self), present, reset=True)
         has = who_has(tables, present)
         rows = has.shape[1]
-        codes, own_codes = self._class_numbers(
+        codes, own_codes, self.classes_ = class_numbers(
             labels, rows, pool_labels, pools or {}, next(iter(tables))
         )
         self._label().rule([str(c) for c in self.classes_])  # refuses what is no class
@@ -143,24 +164,29 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self
 
-    def _class_numbers(
-        self, labels: Any, rows: int, pool_labels: Any, pools: Mapping[str, Any], active: str
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Class numbers of the shared rows and of the first party's pool, over one list of
-        classes."""
-        if pool_labels is None:
-            codes, self.classes_ = encode_labels(labels, rows)
-            return codes, None
-        if pools.get(active) is None:
-            raise UserError(
-                f"pool_labels belong to the pool of {active}, which pools does not have"
-            )
-        more = row_count(pools[active])
-        both = [*np.asarray(labels, object).tolist(), *np.asarray(pool_labels, object).tolist()]
-        if len(both) != rows + more:
-            raise UserError(f"pool_labels must be one value per row of the pool ({more})")
-        codes, self.classes_ = encode_labels(np.array(both, object), rows + more)
-        return codes[:rows], codes[rows:]
+    def _tables(
+        self, X: Any, values: Any, present: Mapping[str, Any] | None, reset: bool
+    ) -> tuple[dict[str, Any], Any, dict[str, Any]]:
+        """The parties' tables with their rows in one order, and values per row (labels) and masks
+        that follow them."""
+        if self.parties is not None and is_one_table(X):
+            values = in_order_of(values, {"the table": X}, "labels")
+            masks = masks_in_order(present, {}, {"the table": X})
+            return by_party(self, X, self.parties, reset), values, masks
+        given = named(X, least=2 if reset else 1)
+        tables = in_one_order(given)
+        if reset:
+            self._keep_features(tables)
+        masks = masks_in_order(present, given, tables)
+        return tables, in_order_of(values, tables, "labels"), masks
+
+    def _keep_features(self, tables: Mapping[str, Any]) -> None:
+        """scikit-learn's attributes about columns, for several tables."""
+        self.n_features_in_, names = tables_features(tables)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _label(self) -> LabelConfig:
         """`decision`, checked as in a configuration file."""
@@ -197,80 +223,86 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         self.history_ = trained.history
         self.cost_ = trained.cost
+        if hasattr(self, "measured_"):  # of the model before
+            del self.measured_
 
     # ------------------------------------------------------------ predict
 
+    @value_errors()
     def predict_proba(
-        self, parties: Any, present: Mapping[str, Any] | None = None
+        self, X: Any, present: Mapping[str, Any] | None = None
     ) -> NDArray[np.float64]:
         """(n, classes) from the parties given; `present` {name: (n,) true or false} says which rows
-        each one has."""
+        each one has. Rows are in the order of the first table."""
         check_is_fitted(self, "owner_")
-        tables = named(parties, least=1)
-        if stray := sorted(set(tables) - set(self.parties_)):
-            raise UserError(
-                f"'{stray[0]}' is not a party of this model; it has {', '.join(self.parties_)}"
-            )
-        has = torch.from_numpy(who_has(tables, present))
-        rows = has.shape[1]
-        here = torch.zeros(len(self.parties_), rows, dtype=torch.bool)
-        embeddings: dict[int, Tensor] = {}
-        own: Tensor | None = None
-        for (name, table), mask in zip(tables.items(), has, strict=True):
-            party = self.parties_[name]
-            here[party.index] = mask
-            encoded = encode(party.encoder, table, name)
-            embeddings[party.index] = party.embed([encoded], choose_device(self.device))
-            if not party.index and self.owner_.has_own_model:
-                own = encoded
-        if rows and not bool(here.any(0).all()):
-            row = int((~here.any(0)).nonzero()[0])
+        tables, _, masks = self._tables(X, None, present, reset=False)
+        sent = embed(self, tables, masks)
+        if sent.present.shape[1] and not bool(sent.present.any(0).all()):
+            row = int((~sent.present.any(0)).nonzero()[0])
             raise UserError(f"no party has row {row}; leave such rows out")
-        p = self.owner_.probabilities(embeddings, here, own).double()
+        p = self.owner_.probabilities(sent.embeddings, sent.present, sent.own).double()
         found: NDArray[np.float64] = (p / p.sum(1, keepdim=True)).numpy()
         return found
 
-    def predict(self, parties: Any, present: Mapping[str, Any] | None = None) -> NDArray[Any]:
+    def predict(self, X: Any, present: Mapping[str, Any] | None = None) -> NDArray[Any]:
         """(n,) classes, as the labels spelt them."""
-        probabilities = torch.from_numpy(self.predict_proba(parties, present))
+        probabilities = torch.from_numpy(self.predict_proba(X, present))
         labels: NDArray[Any] = self.classes_[self.owner_.choose(probabilities).numpy()]
         return labels
 
-    def score(self, parties: Any, labels: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy."""
-        right = self.predict(parties) == np.asarray(labels)
+        check_is_fitted(self, "owner_")
+        with value_errors():
+            tables = {"": X} if is_one_table(X) else in_one_order(named(X, least=1))
+            labels = in_order_of(y, tables, "labels")
+        right = self.predict(X) == np.asarray(labels)
         return float(np.average(right, weights=sample_weight))
+
+    @value_errors()
+    def measure(self, X: Any, y: Any) -> dict[str, Any]:
+        """Does joining pay? Figures on rows that took no part in training and that all parties
+        have.
+
+        test      all parties: accuracy, AUC, Brier score and more
+        alone     the first party without the others: its own model, where it has labels beyond the
+                  shared rows, else the joint model on its columns
+        gain      what joining gains over that, with its 95 % interval
+        value     what each party is worth: Shapley values with their 95 % intervals
+
+        They are kept as `measured_`, and shown where a notebook shows the model.
+        """
+        check_is_fitted(self, "owner_")
+        tables, labels, _ = self._tables(X, one_dimensional(y, self), None, reset=False)
+        if missing := [name for name in self.party_names_ if name not in tables]:
+            raise UserError(f"what joining gains needs all parties; {missing[0]} is missing")
+        sent = embed(self, tables, {})
+        codes = known_codes(labels, self.classes_, sent.present.shape[1])
+        rows = TestRows(sent.embeddings, torch.from_numpy(codes), sent.own)
+        self.measured_: dict[str, Any] = measured(self.owner_, rows)
+        return self.measured_
+
+    # ------------------------------------------------------------ show
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: before `fit` the parameters, then parties, what crossed, and
+        whether joining pays."""
+        return card(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": card(self)}
 
     # ------------------------------------------------------------ keep
 
     def save(self, path: Path | str, overwrite: bool = False) -> None:
         """Write a run directory (no pickle): one folder a party, one for the label owner."""
         check_is_fitted(self, "owner_")
-        out = Path(path)
-        integrity.check_free(out, overwrite, MANIFEST)
-        classes = {"dtype": self.classes_.dtype.kind, "values": self.classes_.tolist()}
-        if any(not isinstance(v, str | int | float | bool) for v in classes["values"]):
-            raise UserError("only models whose classes are texts or numbers can be saved")
-        parties = [self.parties_[name] for name in self.party_names_]
-        facts = {
-            "method": method_facts(parties[0].method),
-            "privacy": {},
-            "seed": self.seed,
-            "classes": classes,
-        }
-        write_run(out, parties, self.owner_, {**facts, "parameters": self.get_params(deep=False)})
+        write_model(self, Path(path), overwrite)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """A model that `save` wrote."""
-        run = open_run(Path(path))
-        if "parameters" not in run.manifest:
-            raise UserError(
-                f"{path} was written by `protoevfl train`; use `protoevfl predict` with it"
-            )
-        model = cls(**run.manifest["parameters"])
-        model.owner_, model.party_names_ = run.need_owner(), run.names
-        model.parties_ = {name: run.need_party(name) for name in run.names}
-        model.classes_ = np.array(run.manifest["classes"]["values"])
-        model.history_, model.cost_ = model.owner_.metrics.get("history", []), {}
+        run, parameters = open_model(Path(path))
+        model = cls(**parameters)
+        restore(model, run)
         return model

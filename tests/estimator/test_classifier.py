@@ -1,5 +1,5 @@
-"""The estimator has scikit-learn's habits: clone, parameters, grid search; any make of table, any
-party missing."""
+"""The estimator has scikit-learn's habits: its own checks, clone, parameters, searches, inspection;
+any make of table, any party missing."""
 
 import subprocess
 import sys
@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
+from sklearn.inspection import permutation_importance
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import protoevfl
 from protoevfl import Parties, ProtoEVFLClassifier
@@ -17,6 +22,11 @@ from protoevfl.errors import UserError
 
 FAST = {"warm.epochs": 2, "head.epochs": 6}
 N = 160
+FLOATS = "probabilities are of single precision: another order of rows changes the eighth digit"
+EXPECTED_FAILURES = {
+    "check_methods_sample_order_invariance": FLOATS,
+    "check_methods_subset_invariance": FLOATS,
+}
 
 
 def data(seed: int = 0, n: int = N) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -76,6 +86,7 @@ def test_clone_and_parameters() -> None:
             "device": "auto",
             "progress": False,
             "decision": "likeliest",
+            "parties": None,
         }
     )
     assert other.set_params(seed=5).seed == 5
@@ -195,6 +206,8 @@ def test_wrong_input_is_one_clear_line(fitted: ProtoEVFLClassifier) -> None:
         (x, y[:5], "one value a row"),
         (x, np.zeros(N), "two or more"),
         (x, np.linspace(0, 1, N), "must be classes"),
+        (x, np.full(N, np.inf), "contains infinity"),
+        (x, None, "requires y"),
     ):
         with pytest.raises(UserError, match=message):
             ProtoEVFLClassifier(overrides=FAST).fit(parties, labels)
@@ -209,3 +222,131 @@ def test_import_is_quick_and_loads_neither_torch_nor_sklearn() -> None:
     assert protoevfl.ProtoEVFLClassifier is ProtoEVFLClassifier
     with pytest.raises(AttributeError, match="nothing"):
         _ = protoevfl.nothing
+
+
+def checked_model() -> ProtoEVFLClassifier:
+    """Tables of any width, as the checks give them, dealt out to two parties."""
+    fewest = {"warm.epochs": 1, "head.epochs": 4, "rounds.count": 0}
+    return ProtoEVFLClassifier(parties=2, overrides=fewest, progress=False, device="cpu")
+
+
+@parametrize_with_checks(
+    [checked_model()], expected_failed_checks=lambda estimator: EXPECTED_FAILURES
+)
+def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_unfitted_is_said_so() -> None:
+    x, y = data(n=10)
+    model = ProtoEVFLClassifier()
+    for call in (model.predict, model.predict_proba):
+        with pytest.raises(NotFittedError):
+            call(x)
+    for call in (model.score, model.measure):
+        with pytest.raises(NotFittedError):
+            call(x, y)
+    with pytest.raises(NotFittedError):
+        model.save("nowhere")
+
+
+PARTIES = {"bank": ["income", "city"], "insurer": ["claims", "premium"]}
+
+
+def frame(n: int = N) -> tuple[Any, np.ndarray]:
+    """One frame for all parties; `claims` tells most, `nobody` is nobody's."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, n)
+    table = pandas.DataFrame(
+        {
+            "income": 0.7 * y + rng.normal(size=n),
+            "city": rng.choice(["a", "b"], n),
+            "claims": 3 * y + rng.normal(size=n),
+            "premium": rng.normal(size=n),
+            "nobody": y,
+        },
+        index=[f"c{i}" for i in range(n)],
+    )
+    return table, y
+
+
+def one_frame_model(**more: Any) -> ProtoEVFLClassifier:
+    return ProtoEVFLClassifier(parties=PARTIES, overrides=FAST, progress=False, **more)
+
+
+def test_one_frame_cut_by_columns_is_the_model_of_two_tables() -> None:
+    table, y = frame()
+    model = one_frame_model().fit(table, y)
+    assert model.feature_names_in_.tolist() == list(table.columns)
+    assert model.n_features_in_ == 5
+    tables = {party: table[columns] for party, columns in PARTIES.items()}
+    other = ProtoEVFLClassifier(overrides=FAST, progress=False).fit(tables, y)
+    assert np.array_equal(model.predict_proba(table), other.predict_proba(tables))
+    assert np.array_equal(model.predict_proba(tables), other.predict_proba(tables))
+    assert other.n_features_in_ == 4
+    assert other.feature_names_in_[0] == "bank__income"
+    table["nobody"] = 0
+    assert np.array_equal(model.predict_proba(table), other.predict_proba(tables))
+
+
+def test_inspection_pipelines_and_searches_take_one_frame() -> None:
+    table, y = frame()
+    model = one_frame_model().fit(table, y)
+    found = permutation_importance(model, table, y, n_repeats=2, random_state=0)
+    assert table.columns[found.importances_mean.argmax()] == "claims"
+    assert found.importances_mean[4] == 0
+    numbers = table[["income", "claims"]].where(table["income"] > -1)
+    split = {"bank": ["income"], "insurer": ["claims"]}
+    small = ProtoEVFLClassifier(
+        parties=split, overrides={**FAST, "rounds.count": 0}, progress=False
+    )
+    pipeline = make_pipeline(SimpleImputer().set_output(transform="pandas"), small)
+    assert cross_val_score(pipeline, numbers, y, cv=2).mean() > 0.6
+    search = GridSearchCV(one_frame_model(), {"seed": [0, 1]}, cv=2).fit(table, y)
+    assert search.predict(table).shape == (N,)
+
+
+def test_frames_are_matched_by_their_index() -> None:
+    """The same customers in another order give the same model; labels follow as well."""
+    pandas = pytest.importorskip("pandas")
+    table, y = frame()
+    labels = pandas.Series(y, table.index)
+    tables = {party: table[columns] for party, columns in PARTIES.items()}
+    shuffled = {**tables, "insurer": tables["insurer"].sample(frac=1, random_state=0)}
+    reference = ProtoEVFLClassifier(overrides=FAST, progress=False).fit(tables, y)
+    model = clone(reference).fit(shuffled, labels.sample(frac=1, random_state=1))
+    assert np.array_equal(model.predict_proba(shuffled), reference.predict_proba(tables))
+    assert model.score(shuffled, labels[::-1]) == reference.score(tables, y)
+    other = {**tables, "insurer": tables["insurer"].rename({"c3": "c999"})}
+    with pytest.raises(UserError, match=r"insurer lacks 1 of the 160 rows of bank.*'c3'"):
+        clone(reference).fit(other, y)
+    one_table = one_frame_model().fit(table, labels[::-1])
+    assert np.array_equal(one_table.predict_proba(table), reference.predict_proba(tables))
+
+
+def test_polars_frames_have_names() -> None:
+    polars = pytest.importorskip("polars")
+    table, y = frame()
+    model = one_frame_model().fit(table, y)
+    other = one_frame_model().fit(polars.from_pandas(table), polars.Series(y))
+    assert other.feature_names_in_.tolist() == list(table.columns)
+    assert np.array_equal(
+        other.predict_proba(polars.from_pandas(table)), model.predict_proba(table)
+    )
+
+
+def test_what_joining_gains_is_measured_on_other_rows(tmp_path: Path) -> None:
+    x, y = data(n=240)
+    model = ProtoEVFLClassifier(overrides=FAST, progress=False).fit(x, y)
+    new, truth = data(1, 400)
+    figures = model.measure(new, truth)
+    assert figures["test"]["accuracy"] == pytest.approx(model.score(new, truth))
+    assert figures["alone"]["auc"] < figures["test"]["auc"]
+    assert figures["gain"]["low"] > 0
+    assert {share["party"] for share in figures["value"]["parties"]} == set(x)
+    model.save(tmp_path / "model")
+    assert ProtoEVFLClassifier.load(tmp_path / "model").measured_ == figures
+    with pytest.raises(UserError, match="telco is missing"):
+        model.measure({name: new[name] for name in ("bank", "insurer")}, truth)
+    assert not hasattr(model.fit(x, y), "measured_")
