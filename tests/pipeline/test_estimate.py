@@ -1,33 +1,42 @@
 """The estimate of `check`: what is counted is exact, what is measured scales."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from protoevfl.pipeline import estimate as module
 from protoevfl.pipeline.estimate import BASE, COPIES, Estimate, Size, estimate
+from protoevfl.settings.method_choice import method_facts
+from protoevfl.settings.presets import build
 
 SIZE = Size((10,), None, pool=5_000, aligned=400, query=100)
 
 
-def told(monkeypatch: pytest.MonkeyPatch, sizes: list[Size], epochs: bool = False) -> Estimate:
-    """The estimate where a run costs 3 + pool / 100 + aligned / 10 bytes, times its epochs' share
-    where they count."""
+def told(
+    monkeypatch: pytest.MonkeyPatch, sizes: list[Size], epochs: bool = False, busy: float = 1.0
+) -> Estimate:
+    """The estimate where a run costs 3 + rows / 100 processor seconds and 3 + aligned / 10 bytes,
+    times its epochs' share where they count; the clock goes `busy` times as fast."""
 
     def cost(
         facts: object,
-        sizes: object,
+        sizes: list[Size],
         classes: int,
-        pool: int,
+        pools: list[int],
         aligned: int,
         shorter: int,
         device: str,
         every: bool,
-    ) -> tuple[float, float]:
-        once = 3 + pool / 100 + aligned / 10
-        return once / shorter, once / (shorter if epochs else 1)
+    ) -> module._Cost:
+        rows = sum(pools) + aligned * len(sizes)
+        part = shorter if epochs else 1
+        processor = (3 + rows / 100) / part
+        traffic = (3 + aligned / 10) / part
+        return module._Cost(processor, busy * processor, traffic, rows, aligned, epochs)
 
     monkeypatch.setattr(module, "_trial", cost)
-    return estimate({}, sizes, 2)
+    return estimate({}, sizes, 2, reading=7.0)
 
 
 def test_rows_are_counted_at_four_bytes_a_number_and_one_a_pixel() -> None:
@@ -41,30 +50,51 @@ def test_memory_is_the_rows_of_all_parties_and_the_programs(
     assert told(monkeypatch, [SIZE, SIZE]).memory == BASE + COPIES * 2 * SIZE.bytes()
 
 
-def test_a_cost_that_is_linear_in_the_rows_is_found_exactly(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("epochs", [False, True])
+@pytest.mark.parametrize("busy", [1.0, 9.0])
+def test_a_cost_that_is_linear_in_rows_and_epochs_is_found_exactly(
+    monkeypatch: pytest.MonkeyPatch, epochs: bool, busy: float
 ) -> None:
-    found, truth = told(monkeypatch, [SIZE, SIZE]), 3 + 5_000 / 100 + 400 / 10
-    assert found.traffic == pytest.approx(truth, abs=1)
-    assert found.seconds == pytest.approx(truth)
+    found = told(monkeypatch, [SIZE, SIZE], epochs, busy)
+    assert found.traffic == pytest.approx(3 + 400 / 10, abs=1)
+    assert found.seconds == pytest.approx(7 + busy * (3 + 2 * 5_400 / 100), rel=1e-6)
 
 
-def test_bytes_that_grow_with_the_epochs_are_stretched_to_all_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert told(monkeypatch, [SIZE, SIZE], epochs=True).traffic == pytest.approx(
-        3 + 5_000 / 100 + 400 / 10, abs=1
-    )
+def test_no_trial_has_more_rows_than_there_are_but_for_a_few() -> None:
+    small = Size((10,), None, pool=100, aligned=30, query=5)
+    assert module._cut([SIZE, small], 4) == ([1024, 100], 30)
+    assert module._cut([SIZE, SIZE], 4) == ([1024, 1024], 256)
+    assert module._cut([SIZE, SIZE], 0) == ([module.LEAST] * 2, module.LEAST)
+
+
+def test_runs_that_differ_by_noise_only_have_no_epochs() -> None:
+    few = module._Cost(1.0, 1.0, 1.0, 100, 10, True)
+    assert module._all_epochs(few, replace(few, processor=1.2)) == 1.0
+    assert module._all_epochs(few, replace(few, processor=2.0)) == 8.0
+    assert module._growth(few, replace(few, processor=0.9, rows=400), 10_000) == 1.0
+
+
+@pytest.mark.parametrize("every_label", [True, False])
+def test_the_method_really_runs(every_label: bool) -> None:
+    method = build("proto_evfl", "default", "adult", {"warm.epochs": 8, "head.members": 1})
+    spans = tuple((i, i + 1) for i in range(3))
+    size = Size((3,), spans, pool=60, aligned=40, query=10, numbers=(0, 1, 2))
+    cost = module._trial(method_facts(method), [size, size], 2, [60, 60], 40, 8, "cpu", every_label)
+    assert cost.processor > 0
+    assert cost.seconds > 0
+    # one embedding of a shared row crosses at least
+    assert cost.traffic > 40
+    assert cost.stepwise != every_label  # with every label a table needs no epochs
 
 
 def test_random_rows_have_the_party_s_shape_and_kind() -> None:
-    table = module._random(SIZE, 1, 7, 3)
+    table = module._random(SIZE, 1, 7, 3, 2)
     assert (table.pool.shape, table.aligned.shape, table.pool.dtype) == (
         (7, 10),
         (3, 10),
         torch.float32,
     )
-    image = module._random(Size((1, 8, 8), None, 1, 1, 1), 0, 7, 3)
+    image = module._random(Size((1, 8, 8), None, 1, 1, 1), 0, 7, 3, 2)
     assert image.pool.dtype == torch.uint8
 
 

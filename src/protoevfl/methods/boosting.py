@@ -52,6 +52,15 @@ def fit_boosting(
         return model.fit(x, y)
 
 
+def probabilities(model: Any, x: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(n, seen classes) of a fitted model."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1 if x.size < FEW_CELLS else None):
+        p: NDArray[np.float64] = model.predict_proba(x)
+        return p
+
+
 def as_tensors(models: Sequence[Any], classes: int) -> dict[str, Tensor]:
     """The trees of several fitted models as tensors; a class a model never saw gets the score
     -inf."""

@@ -136,7 +136,7 @@ def _fit_trees(
     def left_out(setting: Mapping[str, Any], k: int) -> tuple[Any, Tensor]:
         model = boosting.fit_boosting(x[place != k], y[place != k], seed + k, setting)
         p = np.full((int((place == k).sum()), owner.classes), FLOOR)
-        p[:, model.classes_] = model.predict_proba(x[place == k])
+        p[:, model.classes_] = boosting.probabilities(model, x[place == k])
         return model, floored(torch.from_numpy(p).log())
 
     first = [left_out(setting, 0) for setting in BOOSTING]

@@ -5,6 +5,7 @@ Problems are collected rather than raised, so that one call shows all of them: a
 `train` would refuse, a *warning* what it would accept and a person should know.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -93,6 +94,7 @@ def check(config: Config, with_estimate: bool = True) -> Report:
             files[party.name] = resolve(replace(config, parties=(party,)))[party.name]
         except UserError as error:
             report.errors.append(str(error))
+    start = time.perf_counter()
     for name, file in files.items():
         found = PartyReport(name, file.info.path.name, file.info.format, file.info.bytes)
         report.parties.append(found)
@@ -102,6 +104,7 @@ def check(config: Config, with_estimate: bool = True) -> Report:
         except UserError as error:
             report.errors.append(str(error))
     _labels(config, files, ids, sizes, report)
+    reading = time.perf_counter() - start
     try:
         method, privacy = method_and_privacy(config)
     except UserError as error:
@@ -119,7 +122,8 @@ def check(config: Config, with_estimate: bool = True) -> Report:
         classes, device = len(report.common_classes), choose_device(config.device)
         extra = sum(report.kinds[who]["labelled"] for who in ("some", "nobody"))
         every = extra > 0 and getattr(method, "uses_every_label", False)
-        report.estimate = asdict(estimate(method_facts(method), used, classes, device, every))
+        facts = method_facts(method)
+        report.estimate = asdict(estimate(facts, used, classes, device, every, reading))
     return report
 
 

@@ -1,25 +1,36 @@
-"""How long, how much memory, how many bytes: measured on small random parties of the same widths,
-then scaled.
+"""How long, how much memory, how many bytes: measured on random parties of the same widths, then
+scaled.
 
-    time, bytes ~ k ( c + a * unaligned rows + b * aligned rows )
+    time  = (fixed + epochs) * growth with the rows,    bytes ~ aligned rows, epochs
 
-The method really runs, with an eighth of its epochs, on random rows: once, with twice the unaligned
-rows, with twice the aligned rows and with twice the epochs. That gives a, b, c and how bytes depend
-on epochs. Memory is counted, not measured: three copies of the rows that are used, and half a GiB
-for the programs.
+The method really runs, with its measurement on test rows: on few rows with an eighth of its epochs,
+with a quarter of them where there are any, and on four times as many rows (never more than there
+are). The second run tells what epochs cost, the third how the cost grows with the rows.
+Processor time is compared, which other programs do not disturb, and turned into seconds by how long
+this machine takes for it now. Memory is counted, not measured: three copies of the rows that are
+used, and half a GiB for the programs.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from protoevfl.method import Report
+from protoevfl.observer import Observer
 from protoevfl.pipeline.train import train
 from protoevfl.rows.table import OwnRows, PartyTable
+from protoevfl.settings.config import LabelConfig
 from protoevfl.settings.method_choice import method_from
 
-POOL, ALIGNED, SHORTER = 256, 64, 8
+POOL, ALIGNED = 256, 64  # rows of the smallest trial
+LEAST = 20  # rows of a trial, whatever there are
+LARGER = 4  # times as many rows in the largest trial
+SHORTER = 8  # an eighth of the epochs
+EVERY_EPOCH = 1000  # so many times fewer: one each
+NOISE = 1.25  # runs nearer to each other cost the same
 BASE = 1 << 29  # bytes of memory for Python, torch and pyarrow
 COPIES = 3
 
@@ -48,66 +59,136 @@ class Estimate:
     how: str
 
 
+@dataclass(frozen=True)
+class _Cost:
+    """Of one small run."""
+
+    processor: float  # seconds of all threads
+    seconds: float  # on the clock
+    traffic: float  # bytes
+    rows: float  # of all parties together
+    aligned: int
+    stepwise: bool  # whether it trained in steps or epochs at all
+
+
+class _Steps(Observer):
+    """Whether anything happened step by step."""
+
+    heard = False
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        self.heard = self.heard or total > 1
+
+    def report(self, report: Report, run: int = 0) -> None:
+        self.heard = self.heard or report.steps > 1
+
+
 def estimate(
     facts: Mapping[str, Any],
     sizes: Sequence[Size],
     classes: int,
     device: str = "cpu",
     every_label: bool = False,
+    reading: float = 0.0,
 ) -> Estimate:
     """`facts` of the method (method_facts) on parties of these sizes.
 
     every_label   whether the active party's own model takes part
+    reading       seconds that reading and encoding the files took
     """
-    _trial(
-        facts, sizes, classes, ALIGNED, ALIGNED, 1000, device, every_label
-    )  # the first run of a process pays for loading
-    base = _trial(facts, sizes, classes, POOL, ALIGNED, SHORTER, device, every_label)
-    more_pool = _trial(facts, sizes, classes, 2 * POOL, ALIGNED, SHORTER, device, every_label)
-    more_aligned = _trial(facts, sizes, classes, POOL, 2 * ALIGNED, SHORTER, device, every_label)
-    longer = _trial(facts, sizes, classes, POOL, ALIGNED, SHORTER // 2, device, every_label)
-    pool = sum(s.pool for s in sizes) / len(sizes)
+
+    def trial(times: int, shorter: int) -> _Cost:
+        pools, aligned = _cut(sizes, times)
+        return _trial(facts, sizes, classes, pools, aligned, shorter, device, every_label)
+
+    images = any(len(size.shape) > 1 for size in sizes)
+    first = trial(0, EVERY_EPOCH)  # pays for what a process loads once
+    few = trial(1, SHORTER)
+    longer = trial(1, SHORTER // 2) if few.stepwise else few
+    many = trial(2 if images else LARGER, SHORTER)
+    loading = max(0.0, first.seconds - few.seconds / 2)
+    pace = (few.seconds + many.seconds) / (few.processor + many.processor)
+    pool = sum(s.pool for s in sizes)
     aligned = sum(s.aligned for s in sizes[1:]) / max(1, len(sizes) - 1)
-
-    def scaled(part: int) -> float:
-        up = base[part] + max(0.0, more_pool[part] - base[part]) * (pool - POOL) / POOL
-        return max(
-            0.0, up + max(0.0, more_aligned[part] - base[part]) * (aligned - ALIGNED) / ALIGNED
-        )
-
-    # of bytes, from an eighth to all epochs
-    stretch = (longer[1] - base[1]) * (SHORTER - 1) / max(1.0, base[1])
+    full_rows = pool + aligned * len(sizes)
+    seconds = loading + reading + pace * _all_epochs(few, longer) * _growth(few, many, full_rows)
     memory = BASE + COPIES * sum(s.bytes() for s in sizes)
     how = (
-        f"the method ran on random rows of the same widths ({POOL} unaligned, {ALIGNED} aligned, "
-        "an eighth of the "
-        "epochs) on this machine, scaled linearly; expect a factor of two"
+        f"the method ran on {round(many.rows):,} random rows of the same widths on this machine as "
+        "it is now, and was scaled to all rows and epochs; expect a factor of two"
     )
-    return Estimate(SHORTER * scaled(0), memory, round(scaled(1) * (1 + stretch)), how)
+    return Estimate(seconds, memory, round(_all_traffic(few, longer, many, aligned)), how)
+
+
+def _all_epochs(few: _Cost, longer: _Cost) -> float:
+    """Processor time on few rows with every epoch: the part that grows with the epochs, if there
+    is one beyond the noise, and the fixed one."""
+    if longer.processor < NOISE * few.processor:
+        return few.processor
+    of_epochs = (longer.processor - few.processor) * SHORTER
+    return max(0.0, few.processor - of_epochs / SHORTER) + of_epochs
+
+
+def _growth(few: _Cost, many: _Cost, rows: float) -> float:
+    """How many times the few rows' cost all rows take."""
+    if many.rows <= few.rows:
+        return 1.0
+    slope = max(0.0, many.processor - few.processor) / (many.rows - few.rows)
+    return max(0.1, 1 + slope * (rows - few.rows) / few.processor)
+
+
+def _all_traffic(few: _Cost, longer: _Cost, many: _Cost, aligned: float) -> float:
+    """Bytes with every epoch of all aligned rows; both are exact where they are linear."""
+    more = (longer.traffic - few.traffic) * (SHORTER - 1) / max(1.0, few.traffic)
+    slope = 0.0
+    if many.aligned > few.aligned:
+        slope = (many.traffic - few.traffic) / (many.aligned - few.aligned)
+    return max(0.0, few.traffic + slope * (aligned - few.aligned)) * (1 + more)
+
+
+def _cut(sizes: Sequence[Size], times: int) -> tuple[list[int], int]:
+    """(unaligned rows per party, aligned rows) of a trial, never more than there are but for a
+    few."""
+    pools = [max(LEAST, min(times * POOL, size.pool)) for size in sizes]
+    most = max(LEAST, *(size.aligned for size in sizes[1:]))
+    return pools, max(LEAST, min(times * ALIGNED, most))
 
 
 def _trial(
     facts: Mapping[str, Any],
     sizes: Sequence[Size],
     classes: int,
-    pool: int,
+    pools: Sequence[int],
     aligned: int,
     shorter: int,
     device: str,
     every_label: bool,
-) -> tuple[float, float]:
-    """(seconds, bytes) of one small run."""
+) -> _Cost:
+    """What one small run costs, from training to its figures on test rows."""
     settings = {name: _less(name, value, shorter) for name, value in facts["settings"].items()}
     method = method_from({**facts, "settings": settings})
-    tables = [_random(s, m, pool, aligned) for m, s in enumerate(sizes)]
+    test = max(2 * classes, aligned // 4)
+    tables = [_random(s, m, pools[m], aligned, test) for m, s in enumerate(sizes)]
     labels = torch.arange(aligned) % classes
     own = None
     if every_label:
-        known = torch.arange(aligned + pool) % classes
+        known = torch.arange(aligned + pools[0]) % classes
         active = tables[0]
         own = OwnRows(torch.cat([active.aligned, active.pool]), known, active.query, aligned)
-    cost = train(method, tables, labels, classes, own=own, device=device).cost
-    return float(cost["seconds"]), float(cost["bytes"]["up"] + cost["bytes"]["down"])
+    processor, start = time.process_time(), time.perf_counter()
+    steps = _Steps()
+    trained = train(method, tables, labels, classes, own=own, device=device, observer=steps)
+    names = [table.name for table in tables]
+    label = LabelConfig(names[0], "label")
+    trained.stored_owner(names, list(map(str, range(classes))), label, labels[:test], {})
+    return _Cost(
+        processor=time.process_time() - processor,
+        seconds=time.perf_counter() - start,
+        traffic=float(sum(trained.cost["bytes"][way] for way in ("up", "down"))),
+        rows=sum(pools) + aligned * len(sizes),
+        aligned=aligned,
+        stepwise=steps.heard,
+    )
 
 
 def _less(name: str, value: Any, shorter: int) -> Any:
@@ -115,7 +196,7 @@ def _less(name: str, value: Any, shorter: int) -> Any:
     return max(1, round(value / shorter)) if whole and value else value
 
 
-def _random(size: Size, party: int, pool: int, aligned: int) -> PartyTable:
+def _random(size: Size, party: int, pool: int, aligned: int, query: int) -> PartyTable:
     source = torch.Generator().manual_seed(party)
 
     def rows(n: int) -> torch.Tensor:
@@ -123,5 +204,5 @@ def _random(size: Size, party: int, pool: int, aligned: int) -> PartyTable:
         return x if len(size.shape) == 1 else (50 * x + 128).clamp(0, 255).to(torch.uint8)
 
     return PartyTable(
-        f"party {party}", rows(pool), rows(aligned), rows(1), size.spans, size.numbers
+        f"party {party}", rows(pool), rows(aligned), rows(query), size.spans, size.numbers
     )
