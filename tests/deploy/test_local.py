@@ -20,6 +20,7 @@ from protoevfl.deploy.checkpoints import REPLY, Checkpoint, CheckpointStore, blo
 from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.local import Local
 from protoevfl.deploy.policy import TEMPLATE
+from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
@@ -278,6 +279,18 @@ def test_new_rows_are_answered_from_the_end_of_training_without_its_file(tmp_pat
     stored = shop.stored_party()
     expected = stored.embed([shop.source().encoded(np.array([1]))])  # type: ignore[union-attr]
     assert torch.equal(values(answers["shop"]), expected)
+
+
+def test_columns_no_longer_leave_once_the_policy_forbids_them(tmp_path: Path) -> None:
+    """The training run was asked for columns; its predictions would send those of new rows."""
+    trained(tmp_path)
+    policy = tmp_path / "shop" / "policy.toml"
+    policy.write_text(policy.read_text().replace('"SendFeatures", ', ""))
+    bank, shop = both(tmp_path, prediction())
+    align(bank, shop, [1])
+    with pytest.raises(LimitError, match="columns as they are"):
+        shop.party().handle_bytes(encode(Embed("query")))
+    bank.party().handle_bytes(encode(Embed("query")))  # what it asks itself crosses nothing
 
 
 def test_a_party_that_was_away_at_the_end_keeps_its_folder_when_it_is_next_asked(

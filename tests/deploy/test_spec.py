@@ -49,7 +49,10 @@ def test_the_review_tells_what_a_person_must_know() -> None:
 
 
 def test_a_prediction_names_the_run_it_predicts_with_and_training_does_not() -> None:
-    assert replace(SPEC, run="run-2", task="predict", base="run-1").base == "run-1"
+    later = replace(SPEC, run="run-2", task="predict", base="run-1", down=("Embed",))
+    assert later.base == "run-1"
+    # a prediction asks for embeddings; where training asked for columns these are columns
+    assert "the same leaves as of the rows of run run-1" in later.review()
     for change in ({"task": "predict"}, {"base": "run-1"}):
         with pytest.raises(UserError, match="base"):
             replace(SPEC, **change)

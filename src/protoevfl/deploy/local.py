@@ -151,6 +151,7 @@ class Local:
 
     def _made(self, party: Party, **more: Any) -> LocalParty:
         dims = {"classes": self.spec.classes}
+        more["columns"] = not self.index or SendFeatures.__name__ in self.policy.receive
         return LocalParty(party, dims, self.spec.max_bytes, learns=not self.predicts, **more)
 
     def _learning(self) -> LocalParty:

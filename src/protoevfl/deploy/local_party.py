@@ -11,6 +11,7 @@ from torch import Tensor
 
 from protoevfl.deploy.account import Account
 from protoevfl.deploy.bounds import FIRST
+from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.deploy.self_audit import SelfAudit
 from protoevfl.federation.party import Party
 from protoevfl.messages import Describe, Embeddings, Message, MessageError, WarmUp, decode, encode
@@ -18,6 +19,7 @@ from protoevfl.methods.sealed import has_scores
 from protoevfl.privacy.policy import PartyGuard
 
 BEGUN = "begun"  # in a party's memory: it has learnt
+FEATURES = "edges"  # in a party's memory: bins of its columns; it was asked for them
 
 
 @dataclass
@@ -33,6 +35,7 @@ class LocalParty:
     sources: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of what it is made of
     learns: bool = False  # in a training run
     audit: SelfAudit | None = None
+    columns: bool = True  # may leave as they are
 
     def handle_bytes(self, request: bytes, name: str = "") -> bytes:
         """The reply to a request; `name` tells it from every other request of the run."""
@@ -44,11 +47,20 @@ class LocalParty:
         if self.guard is not None:
             reply = self.guard.up(reply)
         scores = has_scores(self.party)
+        features = FEATURES in self.party.memory and not scores and isinstance(reply, Embeddings)
+        if (
+            features
+            and "SendFeatures" in FIRST.get(self.party.method.name, ())
+            and not self.columns
+        ):
+            raise LimitError(
+                "what this run answers with are columns as they are, which the policy does not "
+                "allow (SendFeatures in its list `receive`)"
+            )
         audit = None if scores else self.audit  # scores were audited when they were made
         if audit is not None:
             audit.check(self.party, asked, reply, name)
         if self.account is not None:
-            features = isinstance(reply, Embeddings) and "edges" in self.party.memory and not scores
             self.account.enter(asked, reply, name, features, scores)
         if audit is not None:  # not before the ledger agrees: refused asks must not fill the store
             audit.remember(asked, reply, name)

@@ -101,6 +101,8 @@ class JobSpec:
         level = str(self.settings.get("columns", "open"))
         if level != "open":
             return LEVELS.get(level, level)
+        if self.task == "predict":
+            return f"of new rows the same leaves as of the rows of run {self.base}: {COLUMNS}"
         return COLUMNS if "SendFeatures" in self.down else "not sent as they are"
 
     def review(self) -> str:
