@@ -20,11 +20,14 @@ from protoevfl.cli.main import main
 from protoevfl.deploy.audit_log import verify
 from protoevfl.deploy.checkpoints import CheckpointStore
 from protoevfl.deploy.job_file import complete
+from protoevfl.deploy.relay import Line
 from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.self_audit import FILE
 from protoevfl.deploy.spec import JobSpec
+from protoevfl.deploy.standing_active import StandingActive, serve_spec
 from protoevfl.pipeline.predict import predict, write_predictions
 from protoevfl.pipeline.simulate import train_files
+from protoevfl.serve.service import Row, open_model
 from tests.faults.companies import NAMES, one_process, probabilities, write_files
 from tests.faults.federation import Federation, kill
 
@@ -156,3 +159,22 @@ def test_where_all_folders_come_together_predict_works_too(twice: Twice, tmp_pat
     assert (
         difference(twice.federation.kit("bank").run_folder("later") / "predictions.csv", out) < 1e-5
     )
+
+
+def test_single_rows_over_the_standing_line_are_those_of_the_file(twice: Twice) -> None:
+    """No job runs: the frames go through the main processes and the hub."""
+    kit = twice.federation.kit("bank")
+    for name in NAMES[1:]:
+        path = twice.federation.folder / name / "policy.toml"
+        path.write_text(path.read_text().replace("allow = false", "allow = true"))
+    active = StandingActive(kit, serve_spec(kit, "credit"), Line(kit.folder).send)
+    model = open_model(active, greet_s=120.0)
+    try:
+        wanted = probabilities(kit.run_folder("later") / "predictions.csv")
+        answers = model.predict([Row(i) for i in wanted], 60.0)
+        for answer in answers:
+            p, parties = wanted[answer.id]
+            assert "+".join(answer.parties) == parties, answer.absent
+            assert answer.probabilities["yes"] == pytest.approx(p, abs=1e-5)
+    finally:
+        model.lead.close()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protoevfl.deploy import serving_log
-from protoevfl.deploy.row_ledger import Limits, LimitError, RowLedger
+from protoevfl.deploy.row_ledger import LimitError, Limits, RowLedger
 from protoevfl.deploy.serving_log import DayLimits, Record, ServingLog, records
 
 LIMITS = Limits(5, 40, 1, 10, 1, 10)

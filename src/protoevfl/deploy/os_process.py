@@ -27,7 +27,11 @@ def of_folder(folder: Path) -> list[Any]:
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"] or []
         alive = process.info["status"] != psutil.STATUS_ZOMBIE
-        if alive and str(folder) in line and any(m in part for part in line for m in (MARK, STANDING)):
+        if (
+            alive
+            and str(folder) in line
+            and any(m in part for part in line for m in (MARK, STANDING))
+        ):
             found.append(process)
     return found
 

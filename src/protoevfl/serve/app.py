@@ -3,7 +3,6 @@ that is possible, in one line, and nothing goes to the other parties."""
 
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from protoevfl.serve.service import Answer, Row, Service, UnknownCustomerError
 
 MOST_BYTES = 1 << 20  # of a request
 MOST_ROWS = 1_000  # of a request
+MOST_THROWN_AWAY = 64 << 20  # bytes of a request that is too large
 OPEN_PATHS = ("/health", "/docs", "/openapi.json")
 Scalar = str | int | float | bool | None
 
@@ -94,8 +94,8 @@ NEVER = ("does not have this customer", "the row has no id")  # reasons that are
 def predicted(answer: Answer) -> Predicted:
     lacking = {name: why for name, why in answer.absent.items() if why not in NEVER}
     return Predicted(
+        **{"class": answer.choice},
         id=answer.id,
-        class_=answer.choice,
         probabilities=answer.probabilities,
         parties=list(answer.parties),
         absent=answer.absent,
@@ -113,13 +113,7 @@ def make_app(service: Service, callers: Callers, settings: Settings | None = Non
     how = settings or Settings()
     metrics = how.metrics
 
-    @asynccontextmanager
-    async def lifespan(_: Any) -> Any:
-        yield
-
-    app = FastAPI(
-        title="protoevfl predictions", version=__version__, lifespan=lifespan, redoc_url=None
-    )
+    app = FastAPI(title="protoevfl predictions", version=__version__, redoc_url=None)
 
     def refuse(status: int, text: str) -> Any:
         return JSONResponse({"error": " ".join(text.split())[:500]}, status)
@@ -207,15 +201,15 @@ def _key(headers: Any) -> str:
 
 
 async def _small_body(request: Any, most: int) -> None:
-    """Reads the body, and no more of it than allowed."""
-    text = f"the request is larger than {most:,} bytes"
-    length = request.headers.get("content-length", "0")
-    if not length.isdigit() or int(length) > most:
-        raise BodyError(text)
+    """Reads the body, and keeps no more of it than allowed. What is too large is read to its end, up
+    to a limit, and thrown away: a caller that is still sending would not hear the answer."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > most:
-            raise BodyError(text)
-        parts.append(part)
+        if size <= most:
+            parts.append(part)
+        elif size > MOST_THROWN_AWAY:
+            break
+    if size > most:
+        raise BodyError(f"the request is larger than {most:,} bytes")
     request._body = b"".join(parts)

@@ -70,7 +70,7 @@ class Process:
         active = StandingActive(self.kit, serve_spec(self.kit, run, self.cache_s), self.send)
         before = self.service.add(open_model(active))
         if before is not None:
-            timer = threading.Timer(self.drain_s, self.service.drop, [before.active.base])
+            timer = threading.Timer(self.drain_s, self.service.drop, [before])
             timer.daemon = True
             timer.start()
 

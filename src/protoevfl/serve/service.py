@@ -234,13 +234,12 @@ class Service:
             self.current = model.active.base
         return before if current and before is not model else None
 
-    def drop(self, run: str) -> None:
-        """Stop serving a run."""
-        models = dict(self.models)
-        gone = models.pop(run, None)
-        self.models = models
-        if gone is not None:
-            gone.lead.close()
+    def drop(self, model: Model) -> None:
+        """Stop serving a model, unless it has become the current one again."""
+        if self.models.get(self.current) is model:
+            return
+        self.models = {run: kept for run, kept in self.models.items() if kept is not model}
+        model.lead.close()
 
     def model(self, run: str | None = None) -> Model:
         found = self.models.get(run or self.current)
