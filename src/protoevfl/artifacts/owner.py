@@ -38,7 +38,9 @@ class TestRows:
     __test__ = False  # not a test case
     embeddings: dict[int, Tensor]
     labels: Tensor
-    own: Tensor | None = None  # (n, ...) the active party's encoded rows, for its own model
+    # (n, ...) the active party's encoded rows, for its own model; without such a model only the
+    # first ones are kept, for the page about the run
+    own: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,9 @@ class StoredOwner:
         """(n, Z) of test rows from these parties only."""
         present = torch.zeros(len(self.parties), len(rows.labels), dtype=torch.bool)
         present[list(parties)] = True
-        return self.probabilities(rows.embeddings, present, rows.own)
+        return self.probabilities(
+            rows.embeddings, present, rows.own if self.has_own_model else None
+        )
 
     def _ask(
         self, owner: LabelOwner, embeddings: dict[int, Tensor], subset: tuple[int, ...]

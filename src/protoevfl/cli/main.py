@@ -44,8 +44,8 @@ COMMANDS = {
     "predict": ("own_data", "Predict for new rows, with any party missing."),
     "inspect": ("own_data", "Show what a run directory holds."),
     "value": ("own_data", "What each party is worth: exact Shapley values."),
+    "report": ("own_data", "Does joining pay? One HTML page about a run, or about records."),
     "reproduce": ("reproduce", "Rebuild the paper's tables and figures, ours beside theirs."),
-    "report": ("reproduce", "One self-contained HTML page from records or a run."),
     "audit": ("audit", "Attack a run and write what can be inferred from what crossed."),
     "deploy": ("deploy", "Run between companies on NVFlare: kits, start, submit, resume."),
 }

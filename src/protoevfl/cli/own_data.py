@@ -1,5 +1,5 @@
 """Your own files on the command line: init, check, align, train, evaluate, predict, inspect,
-value."""
+value, report."""
 
 import json
 import logging
@@ -290,6 +290,45 @@ def value(
         print(json.dumps(worth.to_dict()))
         return
     own_tables.show_worth(worth)
+
+
+def report(
+    source: Annotated[Path, Argument(help="A run directory or a records file.")],
+    out: Annotated[
+        Path | None, Option(help="The page; default: report.html in the run directory.")
+    ] = None,
+    title: Annotated[str, Option(help="Its title.")] = "",
+    inputs: INPUT = None,
+    labels: LABELS = None,
+    device: DEVICE = "auto",
+    open_: Annotated[bool, Option("--open", help="Show it in the browser.")] = False,
+) -> None:
+    """Does joining pay? One self-contained HTML page about a run, or about records of `bench`."""
+    from protoevfl.artifacts.integrity import whole_file
+    from protoevfl.observer import Terminal
+    from protoevfl.report import run_page
+
+    if run_page.is_run(source):
+        with Bars() as bars:
+            files = _inputs(inputs)
+            html = run_page.build(source, files, labels, title, device, Terminal(bars))
+    else:
+        from protoevfl.reproduction.pages.page import build, load
+
+        if inputs or labels:
+            raise UserError("--input and --labels go with a run directory, not with records")
+        html = build(load(source), title or "Proto-EVFL report")
+    target = out or (source if source.is_dir() else source.parent) / "report.html"
+    try:
+        with whole_file(target) as part:
+            part.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror}") from None
+    print(target)
+    if open_:
+        import webbrowser
+
+        webbrowser.open(target.resolve().as_uri())
 
 
 def _inputs(given: list[str] | None) -> dict[str, Path]:

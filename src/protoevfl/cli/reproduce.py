@@ -1,4 +1,4 @@
-"""`protoevfl reproduce` and `protoevfl report`."""
+"""`protoevfl reproduce`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -169,27 +169,3 @@ def _shard(text: str) -> tuple[int, int]:
     if not (k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
         raise UserError(f"--shard {text}: give k/n with k from 1 to n, for example 1/2")
     return int(k), int(n)
-
-
-def report(
-    source: Annotated[Path, typer.Argument(help="A records file or a run directory.")],
-    out: Annotated[
-        Path | None, typer.Option(help="The page; default: report.html beside the records.")
-    ] = None,
-    title: Annotated[str, typer.Option(help="Its title.")] = "Proto-EVFL report",
-    open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
-) -> None:
-    """One self-contained HTML page from records or a run."""
-    from protoevfl.reproduction.pages.page import build, load
-
-    records = load(source)
-    target = out or (source if source.is_dir() else source.parent) / "report.html"
-    try:
-        target.write_text(build(records, title), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror}") from None
-    print(target)
-    if open_:
-        import webbrowser
-
-        webbrowser.open(target.resolve().as_uri())

@@ -210,10 +210,13 @@ def _train(own: "Local", engine: Lead, observer: Observer) -> int:
     trained = train_federation(_federation(own, engine), own.privacy, observer)
     facts = {"device": "cpu", "notes": world.notes, "class_rows": class_rows(world)}
     label = own.file.label
-    owner = trained.stored_owner(own.spec.parties, world.classes, label, world.test_labels, facts)
+    query = world.parties[0].table.query
+    owner = trained.stored_owner(
+        own.spec.parties, world.classes, label, world.test_labels, facts, query
+    )
     observer.report(Report("prediction"))
     if len(side.rows.asked):
-        own.write_predictions(side.predictions(owner, trained.query, world.parties[0].table.query))
+        own.write_predictions(side.predictions(owner, trained.query, query))
     engine.finish()
     own.keep_owner(owner)
     return len(side.rows.asked)

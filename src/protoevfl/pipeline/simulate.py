@@ -94,7 +94,9 @@ def train_files(
         "class_rows": class_rows(world),
     }
     names = [p.name for p in world.parties]
-    owner = trained.stored_owner(names, world.classes, config.label, world.test_labels, facts)
+    owner = trained.stored_owner(
+        names, world.classes, config.label, world.test_labels, facts, world.parties[0].table.query
+    )
     if len(world.validation_labels):
         owner.metrics["validation"] = validation_metrics(trained, owner, world)
     rules = (config.id_rules, config.alignment.on_bad_ids)
@@ -102,7 +104,12 @@ def train_files(
         stored_party(part, m, *rules, method, privacy, trained.parties[m].state())
         for m, part in enumerate(world.parties)
     ]
-    facts = {"method": method_facts(method), "privacy": asdict(privacy), "seed": config.seed}
+    facts = {
+        "method": method_facts(method),
+        "privacy": asdict(privacy),
+        "seed": config.seed,
+        "one_process": True,  # nothing left this machine: bytes are those that would cross
+    }
     if not is_secondary_rank():
         write_run(out, parties, owner, facts)
     return owner

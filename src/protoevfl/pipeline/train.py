@@ -26,6 +26,9 @@ from protoevfl.rows.table import Further, OwnRows, PartyTable
 from protoevfl.settings.config import LabelConfig
 
 SUBSETS = 6  # parties up to which training also reports every subset
+# of the active party's own test rows that are kept where no own model needs all of them
+OWN_ROWS = 2000
+OWN_CELLS = 1 << 22
 
 
 @dataclass
@@ -58,11 +61,18 @@ class Trained:
         label: LabelConfig,
         test: Tensor,
         facts: dict[str, Any],
+        own_query: Tensor | None = None,
     ) -> StoredOwner:
         """What is kept of the owner; the first len(test) query rows are the test rows with these
-        labels."""
+        labels.
+
+        own_query   (n_q, ...) the active party's own view of the query rows: some of the test rows
+                    among them are kept for the page about the run
+        """
         owner = self.owner
-        own = None if owner.own is None else owner.own.query[: len(test)].cpu()
+        own = None if own_query is None else _few_rows(own_query[: len(test)])
+        if owner.own is not None:
+            own = owner.own.query[: len(test)].cpu()
         embeddings = {m: f[: len(test)].contiguous() for m, f in self.query.items()}
         rows = TestRows(embeddings, test, own)
         stored = StoredOwner.of(
@@ -174,6 +184,12 @@ def stored_party(
         alignment=part.alignment,
         facts=part.facts,
     )
+
+
+def _few_rows(rows: Tensor) -> Tensor:
+    """The first rows, which are a random sample: test rows stand in the order of a hash."""
+    most = min(OWN_ROWS, OWN_CELLS // max(1, rows[:1].numel()))
+    return rows[:most].contiguous().cpu()
 
 
 class _History(Observer):

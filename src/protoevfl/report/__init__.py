@@ -1,4 +1,4 @@
 """Pages about one run.
 
-May import artifacts. Open run_record.py first.
+May import the pipeline. Open run_page.py first.
 """

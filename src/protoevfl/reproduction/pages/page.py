@@ -14,7 +14,6 @@ from typing import Any
 from protoevfl.bench import records as files
 from protoevfl.bench.run import RunConfig
 from protoevfl.errors import UserError
-from protoevfl.report import run_record
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.grid import name_of
 from protoevfl.reproduction.measure import Store, measure
@@ -32,11 +31,8 @@ WAY_OUT = (
 
 
 def load(path: Path) -> list[dict[str, Any]]:
-    """The records of a file, of a folder (records.jsonl, records.jsonl.gz, or any .jsonl file of
-    records in it), or of a run directory, which is known by its manifest. Whatever else there is
-    (an audit log, say) is refused."""
-    if run_record.is_run(path):
-        return [run_record.own_record(path)]
+    """The records of a file or of a folder (records.jsonl, records.jsonl.gz, or any .jsonl file of
+    records in it). Whatever else there is (an audit log, say) is refused."""
     if not path.exists():
         raise UserError(f"there is no {path}; {WAY_OUT}")
     candidates = [path]
@@ -119,10 +115,6 @@ def build(
         plain = [(cell, seeds) for cell, seeds in pairs if not cell.config.overrides] or list(pairs)
         leads = [picture for name in GENERAL for picture in figures.FIGURES[name](plain)]
     claims = sections.verdicts(store, quick)
-    own_runs = [
-        {"sentences": run_record.sentences(record), "tables": run_record.tables(record)}
-        for record in records if record.get("party_names")
-    ]  # fmt: skip
     links = [("figures", "Figures"), ("claims", "Claims")][: 2 if claims else 1]
     links += [(item.name, item.title) for item in items]
     links += [("records", "Records"), ("provenance", "Provenance")]
@@ -141,7 +133,6 @@ def build(
         script=here.joinpath("page.js").read_text(encoding="utf-8"),
         warnings=summary.warnings(pairs),
         sentences=summary.summary(pairs),
-        own_runs=own_runs,
         pictures=leads,
         claims=claims,
         experiments=experiments,

@@ -1,0 +1,166 @@
+"""What crossed between the parties and what it gives away, in words, for whoever answers for the
+data."""
+
+import inspect
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from protoevfl import messages
+from protoevfl.artifacts.run_dir import Run
+from protoevfl.privacy import words
+from protoevfl.privacy.levels import LEVELS
+from protoevfl.report.parts import NOTHING, Part, Section, Table, Terms, Words, listed
+
+ANONYMOUS = (
+    "Embeddings of the shared rows went to the label owner: numbers that a network made of a party's "
+    "columns. They are not anonymous: part of the columns can be rebuilt from them. Columns and row ids "
+    "as such were not sent."
+)
+MEASURE = (
+    "How much can be rebuilt of each column, and how many labels an attacker finds, is measured by "
+    "`protoevfl check` (before training) and `protoevfl audit` (attacks a run)."
+)
+PUBLIC = (
+    "Taken to be known to all: which classes exist, how many rows are shared, and the settings "
+    "below."
+)
+
+
+def crossed(run: Run) -> Section:
+    title = "What crossed, and what does it give away?"
+    return Section("crossed", title, list(_parts(run)))
+
+
+def _parts(run: Run) -> Iterator[Part]:
+    owner = run.need_owner()
+    active, *others = owner.parties
+    traffic: Mapping[str, Any] = owner.metrics["bytes"]
+    facts = {
+        "crossed": traffic,
+        "rows": f"{len(owner.labels):,}",
+        "pools": None,
+    }
+    if run.manifest.get("one_process"):
+        yield Words(
+            "This run was trained in one process from files on one machine: nothing left it. What "
+            "follows is what passes between companies that run it with these settings."
+        )
+    yield Words(_columns(run), head=f"The columns of {listed(others)}.")
+    yield Words(_labels(run), head=f"The labels of {active}.")
+    aligned, statistics = words.members(facts)
+    yield Words(str(aligned), head="Who is a customer.")
+    kinds = {_kind(name) for name in traffic["by_type"]}
+    if "statistics" in kinds:
+        yield Words(words.POOLS)
+    else:
+        yield Words(str(statistics))
+    if "Learned" in traffic["by_type"]:
+        yield Words(words.RATES)
+    yield _by_type(traffic, active, others)
+    yield _meanings(traffic)
+    yield _by_party(traffic, run)
+    yield Words(PUBLIC)
+    yield Words(MEASURE, "soft")
+
+
+def _kind(message: str) -> str:
+    """The kind of a message type by its name; "" for one that this version does not know."""
+    return str(getattr(getattr(messages, message, None), "kind", ""))
+
+
+def _columns(run: Run) -> str:
+    """What the label owner got of the other parties' columns."""
+    owner = run.need_owner()
+    level = str(getattr(owner.method, "columns", "open"))
+    if level == "few":
+        return words.FEW
+    if level == "sealed":
+        return (
+            f'At the level columns = "sealed" the label owner got {LEVELS["sealed"]}: a coarse '
+            "number, from which little of a column can be rebuilt. Before it sends, each party "
+            "measures what it gives away."
+        )
+    if "linear" in owner.memory:
+        return words.FEATURES
+    return f"{ANONYMOUS} {words_of_kinds(owner.metrics['bytes'])}".strip()
+
+
+def words_of_kinds(traffic: Mapping[str, Any]) -> str:
+    """What else is to be said of what parties of other methods send."""
+    kinds = {_kind(name) for name in traffic["by_type"]}
+    if "parameters" in kinds:
+        return "Parameters of networks cross too, trained on all rows of a party."
+    return ""
+
+
+def _labels(run: Run) -> str:
+    """What the other parties can learn about labels."""
+    owner = run.need_owner()
+    traffic = owner.metrics["bytes"]
+    names = owner.parties
+    if not words.labels_sent({"crossed": traffic}):
+        return (
+            "Nothing made of labels left the label owner during training: nothing can be learnt "
+            "about them from what was sent."
+        )
+    if any(_kind(name) == "gradients" for name in traffic["by_type"]):
+        return (
+            "Gradients are made of labels, row by row: whoever receives them can read the labels "
+            "off them."
+        )
+    spent: Mapping[str, float] = owner.metrics.get("epsilon") or {}
+    finite = {int(m): value for m, value in spent.items() if math.isfinite(value)}
+    if not finite:
+        return (
+            "What was sent is made of labels, and nothing is proven about how much it tells of a "
+            "single one."
+        )
+    delta = run.manifest["privacy"]["delta"]
+    each = listed([f"{names[m]} {value:.2f}" for m, value in finite.items()])
+    most = math.exp(max(finite.values()))
+    return (
+        "What was sent carries noise, and how little it tells of a single label is proven: "
+        f"epsilon {each} (delta {delta:g}). In words: the odds of any guess about one row's label "
+        f"grow at most {most:.1f} times by it."
+    )
+
+
+def _by_type(traffic: Mapping[str, Any], active: str, others: list[str]) -> Table:
+    lines = []
+    for name, sizes in traffic["by_type"].items():
+        ways = [
+            way
+            for way, count in (
+                (f"{active} to {listed(others)}", sizes["down"]),
+                (f"{listed(others)} to {active}", sizes["up"]),
+            )
+            if count
+        ]
+        size = f"{sizes['down'] + sizes['up']:,}"
+        lines.append((name, "; ".join(ways) or NOTHING, size))
+    heads = ("message", "from, to", "bytes")
+    return Table("Every message of the training, by its type", heads, lines, words=(1,))
+
+
+def _meanings(traffic: Mapping[str, Any]) -> Terms:
+    """What each type of message is, in the words of the type itself."""
+    documented = {
+        name: inspect.getdoc(getattr(messages, name, None)) or "not known to this version"
+        for name in traffic["by_type"]
+    }
+    return Terms(tuple((name, " ".join(text.split())) for name, text in documented.items()))
+
+
+def _by_party(traffic: Mapping[str, Any], run: Run) -> Table:
+    active, *others = run.names
+    lines = [
+        (
+            name,
+            *(f"{traffic['by_party'].get(str(m), {}).get(way, 0):,}" for way in ("up", "down")),
+        )
+        for m, name in enumerate(others, 1)
+    ]
+    lines.append(("together", f"{traffic['up']:,}", f"{traffic['down']:,}"))
+    heads = ("party", f"sent to {active}", f"got from {active}")
+    return Table("Bytes of each party", heads, lines)
