@@ -125,7 +125,7 @@ def test_names_and_values_beyond_ascii(tmp_path: Path) -> None:
 def test_the_delimiter_is_the_commonest_mark_outside_quotes(
     tmp_path: Path, line: str, mark: str
 ) -> None:
-    assert csv_files._delimiter(file(tmp_path, line + "\n1;2;3;4\n")) == mark
+    assert csv_files.delimiter(file(tmp_path, line + "\n1;2;3;4\n")) == mark
 
 
 @pytest.mark.parametrize("name", ["BANK.CSV.GZ", "bank.csv.gz"])

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from protoevfl.errors import UserError
+from protoevfl.rows.readings import Reading
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DAY = {"s": 86_400, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
@@ -41,11 +42,18 @@ def is_category(
     return name in categorical or (texts and name not in numeric)
 
 
-def as_numbers(column: Any, name: str, where: str, start: int = 0) -> NDArray[np.float64]:
-    """(n,) float64, NaN where missing or infinite; dates as days since 1970, true as 1. `start`:
-    the row number of the first value, for the error about a text that is no number."""
+def as_numbers(
+    column: Any, name: str, where: str, start: int = 0, reading: Reading | None = None
+) -> NDArray[np.float64]:
+    """(n,) float64, NaN where missing or infinite; dates as days since 1970, true as 1.
+
+    start     the row number of the first value, for the error about a text that is no number
+    reading   how texts are written; None: plain numbers with a decimal point
+    """
     column = _flat(column)
     kind, types = column.type, pa.types
+    if reading is not None and any(test(kind) for test in is_text):
+        return reading.numbers(column, name, where, start)
     if any(test(kind) for test in is_text):
         values = _parsed(column, name, where, start)
     elif types.is_date(kind):
@@ -135,6 +143,6 @@ def _parsed(column: Any, name: str, where: str, start: int) -> Any:
         row = int(np.flatnonzero(~good)[0]) if not good.all() else 0
         value = (texts[row].as_py() or "")[:20]
         raise UserError(
-            f"{where}: column '{name}' is listed as numeric but holds '{value}' (row "
-            f"{start + row + 1})"
+            f"{where}: column '{name}' holds '{value}' (row {start + row + 1}); it is read as plain "
+            "numbers with a decimal point"
         ) from None
