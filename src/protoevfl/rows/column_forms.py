@@ -153,9 +153,9 @@ class ColumnForms:
         return self._neither(is_listed)
 
     def _number(self, decimal: str, guess: str, fewest: int, is_listed: bool) -> Verdict:
-        unit, error = self._unit()
-        if error:
-            return Verdict(error=error)
+        unit, problem = self._unit()
+        if problem is not None:
+            return problem
         if not self._has("not whole") and not unit and not is_listed:
             if self._has("leading zero"):
                 return Verdict(
@@ -193,16 +193,22 @@ class ColumnForms:
             return POINT if used == COMMA else COMMA
         return ""
 
-    def _unit(self) -> tuple[str, str]:
-        """The unit of the column, and what is wrong with it."""
+    def _unit(self) -> tuple[str, Verdict | None]:
+        """The unit of the column, and the verdict where it has no single one."""
         named = [unit for unit in self.units if unit]
+        bare = self.units.get("", 0)
         if not named:
-            return "", ""
-        bare = "" in self.units
+            return "", None
         if len(named) == 1 and (not bare or is_money(named[0])):
-            return named[0], ""
+            return named[0], None
         shown = [self._shown(f"unit {unit}") for unit in list(self.units)[:2]]
-        return "", f"mixes units ({' and '.join(shown)}); write all in one, {_WAY_OUT}"
+        if any(unit in "%‰" or is_money(unit) for unit in named) or bare / self.values >= MIXED:
+            text = f"mixes units ({' and '.join(shown)}); write all in one, {_WAY_OUT}"
+            return "", Verdict(error=text)
+        return "", Verdict(
+            remark="is taken as categories: different letters follow its numbers; write all in one "
+            "unit, or list it under categorical if that is right"
+        )
 
     def _date(self, order: str) -> Verdict:
         remark = ""

@@ -25,21 +25,29 @@ def is_category(
     kind: Any, name: str, categorical: Collection[str], numeric: Collection[str]
 ) -> bool:
     """True: one feature a value; False: a number. UserError for a type that is neither."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    texts = any(test(kind) for test in is_text)
-    plain = (
+    if problem := type_problem(kind):
+        raise UserError(f"column '{name}' {problem}")
+    texts = any(test(_value_type(kind)) for test in is_text)
+    return name in categorical or (texts and name not in numeric)
+
+
+def type_problem(kind: Any) -> str:
+    """Why a column of this type cannot be a feature, "" if it can."""
+    types, kind = pa.types, _value_type(kind)
+    is_number = (
         types.is_integer(kind)
         or types.is_floating(kind)
         or types.is_boolean(kind)
         or types.is_decimal(kind)
     )
-    if not (texts or plain or types.is_temporal(kind) or types.is_null(kind)):
-        raise UserError(
-            f"column '{name}' has the type {kind}; exclude it, or declare it as an image"
-        )
-    return name in categorical or (texts and name not in numeric)
+    is_other = types.is_temporal(kind) or types.is_null(kind) or any(t(kind) for t in is_text)
+    if is_number or is_other:
+        return ""
+    return f"has the type {kind}; exclude it, or declare it as an image"
+
+
+def _value_type(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def as_numbers(

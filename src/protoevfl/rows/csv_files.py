@@ -178,6 +178,7 @@ def _explain(path: Path, text: str) -> None:
     if "UTF8" in text or "codec" in text or "utf-8" in text:
         _not_utf8(path, "a value")
     if match := re.search(r"Expected (\d+) columns, got (\d+)", text):
+        _check_quotes(path)  # the line at fault is then another one
         raise UserError(_ragged(path, int(match[1]), int(match[2]))) from None
     if "straddling" in text:
         raise UserError(

@@ -1,5 +1,6 @@
 """Tables in memory as what training needs: names, class numbers, encoders, party tables."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.rows.encoders import Encoder, ImageEncoder, ImageSpec, encode_rows, fit_encoder
+from protoevfl.rows.encoders import (
+    Encoder,
+    ImageEncoder,
+    ImageSpec,
+    column_lines,
+    encode_rows,
+    fit_encoder,
+)
 from protoevfl.rows.features import FeatureSpec, TableEncoder
 from protoevfl.rows.frames import PIXELS, Frame, Parties, same_rows, take
 from protoevfl.rows.table import Further, OwnRows, PartyTable
@@ -114,6 +122,7 @@ def prepare(
             raise UserError(f"{name}: the pool has no column '{missing[0]}'")
     image = None if frame.shape is None else ImageSpec(PIXELS, frame.shape)
     encoder = fit_encoder(frame, FeatureSpec(frame.columns), image)
+    _warn(encoder, name)
     rows = encode_rows(encoder, frame)
     first, second = len(places[0]), len(places[0]) + len(places[1])
     aligned, further, others = rows[:first], rows[first:second], rows[second:]
@@ -121,6 +130,18 @@ def prepare(
     numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
     table = PartyTable(name, own, aligned, aligned[:0], encoder.spans, numbers, further)
     return encoder, table
+
+
+def _warn(encoder: Encoder, name: str) -> None:
+    """What a person should know of how columns were read."""
+    if not isinstance(encoder, TableEncoder):
+        return
+    for line in column_lines(name, encoder.remarks):
+        warnings.warn(line, UserWarning, stacklevel=4)
+    for column, why in encoder.dropped.items():
+        if why.startswith("free text"):
+            text = f"{name}: column '{column}' is not used: {why}"
+            warnings.warn(text, UserWarning, stacklevel=4)
 
 
 def own_rows(

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from protoevfl.rows.column_forms import ColumnForms, Verdict
-from protoevfl.rows.columns import is_text
+from protoevfl.rows.columns import is_text, type_problem
 from protoevfl.rows.date_formats import DAY_FIRST, MONTH_FIRST
 from protoevfl.rows.features import FeatureSpec
 from protoevfl.rows.number_formats import COMMA, POINT
@@ -69,7 +69,11 @@ def recognise(
             column.add(batch.column(name), start)
         start += batch.num_rows
     decided_points = any(seen.fractions and not seen.could_be_thousands for seen in points.values())
-    return _decided(forms, again, spec, is_typed, delimiter, decided_points)
+    found = _decided(forms, again, spec, is_typed, delimiter, decided_points)
+    for name in spec.features:
+        if problem := type_problem(schema.field(name).type):
+            found.errors[name] = problem
+    return found
 
 
 def _decided(
