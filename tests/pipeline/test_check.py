@@ -85,7 +85,7 @@ def test_all_problems_are_shown_at_once(tmp_path: Path) -> None:
     errors, warnings = " ".join(report.errors), " ".join(report.warnings)
     assert "2 rows repeat an id" in errors
     assert "did you mean" in errors or "no setting" in errors
-    assert "'constant' (it has the same value everywhere)" in warnings
+    assert "'constant' is not used: it has the same value everywhere" in warnings
     assert "more than half of 'rare'" in warnings
     assert "insurer has a feature called 'default'" in warnings
     assert report.estimate is None

@@ -26,7 +26,7 @@ def test_what_are_no_parties_is_told(parties: object, says: str) -> None:
 
 
 def test_tables_of_different_length_are_named() -> None:
-    with pytest.raises(UserError, match="'bank': 4, 'shop': 3"):
+    with pytest.raises(UserError, match="there are 4 of 'bank', 3 of 'shop'"):
         same_rows({"bank": BANK, "shop": SHOP.slice(0, 3)})
 
 

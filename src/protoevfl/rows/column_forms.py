@@ -62,11 +62,16 @@ class ColumnForms:
         if len(self.distinct) < _DISTINCT:
             self.distinct.update(values[:_DISTINCT].to_pylist())
         note = _Notes(self.seen, valued, values, start)
-        self._add_numbers(values, counts, note)
-        if self.numbers < self.values:
+        is_number = self._add_numbers(values, counts, note)
+        if is_number.all():
+            note.first("no date", is_number)
+        else:
             self._add_dates(values, counts, note)
 
-    def _add_numbers(self, values: Any, counts: NDArray[np.int64], note: "_Notes") -> None:
+    def _add_numbers(
+        self, values: Any, counts: NDArray[np.int64], note: "_Notes"
+    ) -> NDArray[np.bool_]:
+        """Count the numbers and say which values (n,) are some."""
         found = forms(values)
         point, comma, number = found.fits[POINT], found.fits[COMMA], found.number
         self.numbers += int(counts[number].sum())
@@ -88,6 +93,7 @@ class ColumnForms:
         note.first("leading zero", found.bodies("^0[0-9]+$"))
         note.first("not whole", ~found.bodies("^[0-9]+$"))
         note.first("value", np.ones(len(number), np.bool_))
+        return number
 
     def _add_dates(self, values: Any, counts: NDArray[np.int64], note: "_Notes") -> None:
         is_date = np.zeros(len(values), np.bool_)
@@ -201,7 +207,8 @@ class ColumnForms:
             return "", None
         if len(named) == 1 and (not bare or is_money(named[0])):
             return named[0], None
-        shown = [self._shown(f"unit {unit}") for unit in list(self.units)[:2]]
+        kinds = sorted((f"unit {unit}" for unit in self.units), key=self.seen.__getitem__)
+        shown = [self._shown(kind) for kind in kinds[:2]]
         if any(unit in "%‰" or is_money(unit) for unit in named) or bare / self.values >= MIXED:
             text = f"mixes units ({' and '.join(shown)}); write all in one, {_WAY_OUT}"
             return "", Verdict(error=text)
