@@ -21,6 +21,7 @@ from protoevfl.rows.encoders import (
 )
 from protoevfl.rows.features import FeatureSpec, TableEncoder
 from protoevfl.rows.frames import PIXELS, Frame, Parties, same_rows, take
+from protoevfl.rows.labels import spelt_alike
 from protoevfl.rows.table import Further, OwnRows, PartyTable
 
 Places = NDArray[np.int64]
@@ -56,6 +57,9 @@ def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[An
         classes = classes.astype(np.int64)
     if classes.dtype.kind == "f" or len(classes) < 2:
         raise UserError("labels must be classes (texts or whole numbers), two or more")
+    if twins := spelt_alike([str(name) for name in classes]):
+        text = f"the labels {' and '.join(map(repr, twins))} are different classes; is that meant?"
+        warnings.warn(text, UserWarning, stacklevel=3)
     codes = np.full(rows, -1, np.int64)
     codes[~gone] = np.searchsorted(classes, values[~gone].astype(classes.dtype))
     return codes, classes

@@ -35,7 +35,7 @@ def encode_labels(
         raise UserError(
             f"{where} holds '{unknown[0]}', which is not among the classes {listed(names, most=10)}"
         )
-    if not classes and (twins := _spelt_alike(names)):
+    if not classes and (twins := spelt_alike(names)):
         raise UserError(
             f"{where} spells a class in several ways ({' and '.join(map(repr, twins))}); make them "
             "one, or list every class under classes = [...] if they differ"
@@ -58,7 +58,7 @@ def encode_labels(
     return lookup[codes], names
 
 
-def _spelt_alike(names: Sequence[str]) -> list[str]:
+def spelt_alike(names: Sequence[str]) -> list[str]:
     """Two or more classes that differ in upper and lower case or in spaces only; none if all
     differ."""
     spellings: dict[str, list[str]] = {}
