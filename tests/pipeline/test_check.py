@@ -85,7 +85,7 @@ def test_all_problems_are_shown_at_once(tmp_path: Path) -> None:
     errors, warnings = " ".join(report.errors), " ".join(report.warnings)
     assert "2 rows repeat an id" in errors
     assert "did you mean" in errors or "no setting" in errors
-    assert "'constant' (it has the same value everywhere)" in warnings
+    assert "'constant' is not used: it has the same value everywhere" in warnings
     assert "more than half of 'rare'" in warnings
     assert "insurer has a feature called 'default'" in warnings
     assert report.estimate is None
@@ -133,3 +133,60 @@ def test_what_a_decoder_rebuilds_is_shown_for_every_party_that_sends_columns(
         columns = {name: set(scores) for name, scores in found[name].items()}
         assert columns["open"] == columns["few"] != set()
         assert sum(found[name]["open"].values()) > sum(found[name]["few"].values())
+
+
+def test_every_bad_column_of_every_party_is_listed_once(tmp_path: Path) -> None:
+    config = small_example(tmp_path, rows=400)
+    path = config.party("insurer").file
+    header, *lines = path.read_text().splitlines()
+    more = [f"{line},{i}{',.'[i % 2]}5,{'€$'[i % 2]} {i}" for i, line in enumerate(lines)]
+    quoted = [line.replace(f",{i},5,", f',"{i},5",') for i, line in enumerate(more)]
+    path.write_text("\n".join([header + ",price,fee", *quoted]) + "\n")
+    bank = config.party("bank").file
+    table = pq.read_table(bank)
+    pixels = pa.array([[1, 2]] * table.num_rows)
+    pq.write_table(table.append_column("pixels", pixels), bank)
+    report = check(config, with_estimate=False)
+    assert len(report.errors) == 3
+    for column in ("price", "fee", "pixels"):
+        assert sum(f"column '{column}'" in line for line in report.errors) == 1
+    assert {p.name: p.features for p in report.parties}["insurer"] != ()  # the others were read
+
+
+def test_how_texts_are_read_is_said_per_column_and_in_json(tmp_path: Path) -> None:
+    config = small_example(tmp_path, rows=400)
+    path = config.party("insurer").file
+    header, *lines = path.read_text().splitlines()
+    rows = [f'{line},"{i},5",0{1 + i % 9}/02/2020' for i, line in enumerate(lines)]
+    path.write_text("\n".join([header + ",price,paid", *rows]) + "\n")
+    report = check(config, with_estimate=False)
+    insurer = next(p for p in report.to_dict()["parties"] if p["name"] == "insurer")
+    assert insurer["readings"] == {
+        "price": "numbers with a decimal comma ('0,5' is 0.5)",
+        "paid": "dates with the day first ('01/02/2020' is 2020-02-01)",
+    }
+    assert any("'paid' holds dates whose day and month" in line for line in report.warnings)
+
+
+def test_ids_that_count_the_rows_are_told(tmp_path: Path) -> None:
+    config = small_example(tmp_path, rows=400)
+    path = config.party("insurer").file
+    header, *lines = path.read_text().splitlines()
+    rows = [f"{i}{line[line.index(',') :]}" for i, line in enumerate(lines)]
+    path.write_text("\n".join([header, *rows]) + "\n")
+    warnings = check(config, with_estimate=False).warnings
+    assert any("insurer: the ids in 'customer_id' count the rows" in line for line in warnings)
+
+
+def test_a_column_of_another_party_that_tells_the_label_is_told(tmp_path: Path) -> None:
+    config = small_example(tmp_path, rows=400)
+    bank = pq.read_table(config.party("bank").file)
+    labels = dict(zip(bank["customer_id"].to_pylist(), bank["default"].to_pylist(), strict=True))
+    path = config.party("insurer").file
+    header, *lines = path.read_text().splitlines()
+    told = [{"yes": 7, "no": 1}.get(labels.get(int(line.split(",")[0])), 4) for line in lines]
+    rows = [f"{line},{value}" for line, value in zip(lines, told, strict=True)]
+    path.write_text("\n".join([header + ",stage", *rows]) + "\n")
+    lines = [t for t in check(config, with_estimate=False).warnings if "alone tells" in t]
+    assert len(lines) == 1
+    assert "insurer: column 'stage' alone tells 'default'" in lines[0]

@@ -125,7 +125,7 @@ def test_names_and_values_beyond_ascii(tmp_path: Path) -> None:
 def test_the_delimiter_is_the_commonest_mark_outside_quotes(
     tmp_path: Path, line: str, mark: str
 ) -> None:
-    assert csv_files._delimiter(file(tmp_path, line + "\n1;2;3;4\n")) == mark
+    assert csv_files.delimiter(file(tmp_path, line + "\n1;2;3;4\n")) == mark
 
 
 @pytest.mark.parametrize("name", ["BANK.CSV.GZ", "bank.csv.gz"])
@@ -189,3 +189,9 @@ def test_the_name_that_occurs_twice_is_given() -> None:
         UserError, match=r"bank\.csv: the column name 'b' occurs more than once; rename one"
     ):
         csv_files.check_unique(Path("bank.csv"), ["a", "b", "b", "a"])
+
+
+def test_an_open_quote_is_named_rather_than_the_line_it_swallowed(tmp_path: Path) -> None:
+    path = file(tmp_path, 'a,b,c\n1,"x,2\n3,y,4\n')
+    with pytest.raises(UserError, match=r"a quote .* is opened and never closed"):
+        csv_files.header(path)

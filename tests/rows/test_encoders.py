@@ -3,6 +3,7 @@ images."""
 
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from protoevfl.errors import UserError
+from protoevfl.errors import ColumnsError, UserError
 from protoevfl.rows import files
 from protoevfl.rows.encoders import (
     ImageEncoder,
@@ -23,6 +24,9 @@ from protoevfl.rows.encoders import (
     fit_encoder,
     row_shape,
 )
+from protoevfl.rows.features import FeatureSpec, TableEncoder
+from protoevfl.rows.frames import Frame
+from protoevfl.rows.readings import Reading
 from protoevfl.settings.config import Config, PartyFile, resolve
 from tests.pipeline.example import small_example
 
@@ -108,3 +112,48 @@ def test_images_are_padded_to_squares_and_numbers_moved_to_0_1(
             out[1, 0, :2], torch.from_numpy(x[0].reshape(2, 3)) / float(x[:4].max())
         )
     assert encoder_state(encoder_from(encoder_state(encoder))) == encoder_state(encoder)
+
+
+def written(path: Path, mark: str, columns: dict[str, list[str]]) -> Path:
+    lines = [
+        mark.join(columns),
+        *(mark.join(cells) for cells in zip(*columns.values(), strict=True)),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_new_file_is_read_as_the_training_file_was(tmp_path: Path) -> None:
+    old = {"x": ["1,5", "2.000", "30,25", "7"], "d": ["31/01/2020", "01/02/2020"] * 2}
+    path = written(tmp_path / "old.csv", ";", old)
+    spec = FeatureSpec(("x", "d"))
+    encoder = encoder_from(encoder_state(fit_encoder(path, spec, None)))
+    assert isinstance(encoder, TableEncoder)
+    assert encoder.readings["x"] == Reading("number", "comma")
+    # a CSV reader would take 2.000 for 2, and nothing here tells day and month apart
+    new = written(tmp_path / "new.csv", ";", {"x": ["2.000", "7"], "d": ["01/02/2020"] * 2})
+    before = encode_rows(encoder, path, np.array([1, 3]), 4)
+    assert torch.equal(encode_rows(encoder, new, np.array([0, 1]), 2)[:, 0], before[:, 0])
+    assert torch.equal(torch.cat(list(encoded_batches(encoder, new)))[:, 1], before[:, 1])
+    typed = Frame("new", pa.table({"x": [2000.0, 7.0], "d": [date(2020, 2, 1)] * 2}))
+    assert torch.equal(encode_rows(encoder, typed), before)
+    other = written(tmp_path / "other.csv", ";", {"x": ["7", "1.5"], "d": ["01/02/2020"] * 2})
+    with pytest.raises(UserError, match=r"other.csv: column 'x' holds '1.5' \(row 2\); it is read"):
+        encode_rows(encoder, other, np.array([0, 1]), 2)
+
+
+def test_plain_numbers_do_not_become_decimal_commas_later(tmp_path: Path) -> None:
+    path = written(tmp_path / "old.csv", ";", {"x": ["1.5", "2", "30.25"], "y": ["1", "2", "3"]})
+    encoder = fit_encoder(path, FeatureSpec(("x",)), None)
+    new = written(tmp_path / "new.csv", ";", {"x": ["1,234", "7"], "y": ["1", "2"]})
+    with pytest.raises(UserError, match=r"'x' holds '1,234' \(row 1\); it is read as plain"):
+        encode_rows(encoder, new, np.array([0, 1]), 2)
+
+
+def test_every_bad_column_is_in_the_error(tmp_path: Path) -> None:
+    path = written(tmp_path / "bank.csv", ";", {"x": ["1.5", "2,5"], "y": ["€ 5", "$ 5"]})
+    with pytest.raises(
+        ColumnsError, match=r"'x' mixes .*and 1 more columns: `protoevfl check`"
+    ) as e:
+        fit_encoder(path, FeatureSpec(("x", "y")), None)
+    assert len(e.value.lines) == 2

@@ -145,3 +145,9 @@ def test_a_parquet_file_that_claims_more_rows_than_can_be_aligned_is_refused_at_
         scan(tmp_path / "f.parquet")
     pq.write_table(pa.table({"a": [0] * 999}), tmp_path / "f.parquet")
     assert scan(tmp_path / "f.parquet").rows == 999
+
+
+def test_a_folder_in_the_place_of_a_file_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "bank.csv").mkdir()
+    with pytest.raises(UserError, match=r"bank\.csv is a folder; name the file in it"):
+        files.scan(tmp_path / "bank.csv")

@@ -129,3 +129,14 @@ def test_suspicions_name_the_trap() -> None:
     assert len(lines) == 3
     assert "leading zeros (first: row 1 of bank, row 1 of insurer)" in lines[0]
     assert suspicions(left, left, ("a", "b")) == []
+
+
+@pytest.mark.parametrize("value", ["1.23457E+18", "1,2E+11", "1234567890123456768.0"])
+def test_ids_that_a_spreadsheet_or_a_float_rounded_are_refused(value: str) -> None:
+    with pytest.raises(
+        UserError, match=r"f: 1 ids are rounded numbers \(row 2, .*as text"
+    ) as error:
+        collect([["7", value]], IdRules(), "f", "drop")
+    assert value not in str(error.value)
+    exact = collect([["1234567890123456789", "123.0", "E+1", "12e5"]], IdRules(), "f")
+    assert exact.values == ["1234567890123456789", "123", "E+1", "12e5"]

@@ -26,7 +26,7 @@ def test_what_are_no_parties_is_told(parties: object, says: str) -> None:
 
 
 def test_tables_of_different_length_are_named() -> None:
-    with pytest.raises(UserError, match="'bank': 4, 'shop': 3"):
+    with pytest.raises(UserError, match="there are 4 of 'bank', 3 of 'shop'"):
         same_rows({"bank": BANK, "shop": SHOP.slice(0, 3)})
 
 
@@ -122,3 +122,27 @@ def test_images_keep_their_shape_and_another_shape_is_refused() -> None:
     assert table.aligned.shape == (4, 1, 8, 8)
     with pytest.raises(UserError, match="images of the shape"):
         encode(encoder, images[..., :4], "camera")
+
+
+def test_what_was_guessed_or_left_out_of_a_frame_is_warned_of() -> None:
+    n = 60
+    table = pa.table(
+        {
+            "amount": [f"1,{100 + i}" for i in range(n)],
+            "note": [f"note {chr(65 + i)}{i}x" for i in range(n)],
+            "x": [float("inf"), *range(n - 1)],
+        }
+    )
+    kinds = RowKinds.of(np.ones((1, n), np.bool_), np.arange(n) % 2)
+    with pytest.warns(UserWarning, match="bank: column") as caught:
+        encoder, _ = prepare("bank", table, None, kinds, 0)
+    lines = " ".join(str(line.message) for line in caught)
+    assert "bank: column 'amount' could be written with a decimal comma" in lines
+    assert "bank: column 'x' 1 infinite values count as missing" in lines
+    assert "bank: column 'note' is not used: free text" in lines
+    assert encoder.columns == ["amount", "x"]
+
+
+def test_labels_that_differ_in_case_only_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="'Yes' and 'yes' are different classes"):
+        encode_labels(["Yes", "no", "yes"], 3)

@@ -38,3 +38,20 @@ def test_refusals() -> None:
         encode_labels(pa.array([None, None], pa.string()), "f")
     with pytest.raises(UserError, match="one class only"):
         encode_labels(pa.array(["a", "a", None]), "f")
+
+
+def test_a_class_spelt_in_several_ways_is_refused_unless_listed() -> None:
+    column = pa.array(["Yes", "no", "yes", "no"])
+    with pytest.raises(
+        UserError, match=r"f spells a class in several ways .'Yes' and 'yes'.; make"
+    ):
+        encode_labels(column, "f")
+    assert encode_labels(column, "f", ["Yes", "no", "yes"])[1] == ("Yes", "no", "yes")
+    with pytest.raises(UserError, match="several ways"):
+        encode_labels(pa.array(["very good", "verygood", "bad"]), "f")
+
+
+def test_hundreds_of_classes_are_not_all_printed() -> None:
+    with pytest.raises(UserError, match=r"and 490 more$") as error:
+        encode_labels(pa.array(["x"]), "f", [f"class {i}" for i in range(500)])
+    assert len(str(error.value)) < 300

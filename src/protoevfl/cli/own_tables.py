@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from protoevfl.cli.tables import percent, print_table
 from protoevfl.core.decisions import joining
+from protoevfl.errors import listed
 from protoevfl.progress import duration, size
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from protoevfl.pipeline.check import Report
     from protoevfl.pipeline.value import Worth
 
+MOST_CLASSES = 30  # shown one by one
 TEST_ROWS = "Test rows, kept aside from training"
 
 
@@ -44,8 +46,14 @@ def show_report(report: "Report", config: Path) -> None:
     ]
     print_table(head, rows, "Files", 2)
     _show_types(report)
+    for p in report.parties:
+        for column, words in p.readings.items():
+            print(f"{p.name}: column '{column}' is read as {words}")
     if report.classes:
-        rows = [[name, f"{n:,}", _common(report, name)] for name, n in report.classes.items()]
+        shown = list(report.classes.items())[:MOST_CLASSES]
+        rows = [[name, f"{n:,}", _common(report, name)] for name, n in shown]
+        if (more := len(report.classes) - len(shown)) > 0:
+            rows.append([f"and {more:,} more", "", ""])
         rows.append(["(no label)", f"{report.unlabelled:,}", _common(report, None)])
         print_table(["class", "rows", "of them in common"], rows, "Labels", 1)
     for name, n in report.pairs.items():
@@ -198,6 +206,7 @@ def show_run(run: "Run") -> None:
         print("the owner's folder is elsewhere: this copy can embed a party's rows, not predict")
         return
     class_rows = run.owner.metrics.get("class_rows", {})
-    print("classes: " + ", ".join(f"{c} ({class_rows.get(c, 0):,})" for c in run.owner.classes))
+    shown = [f"{c} ({class_rows.get(c, 0):,})" for c in run.owner.classes]
+    print(f"classes: {listed(shown, most=MOST_CLASSES)}")
     show_metrics(run.owner.metrics, TEST_ROWS)
     print("every checksum is right")

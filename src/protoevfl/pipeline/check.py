@@ -6,7 +6,7 @@ Problems are collected rather than raised, so that one call shows all of them: a
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from protoevfl.distributed import choose_device
-from protoevfl.errors import UserError
+from protoevfl.errors import ColumnsError, UserError, listed
 from protoevfl.pipeline.estimate import Size, estimate
 from protoevfl.pipeline.own_half import by_level
 from protoevfl.pipeline.prepare import (
@@ -28,8 +28,17 @@ from protoevfl.pipeline.prepare import (
     sharing,
 )
 from protoevfl.pipeline.simulate import method_and_privacy
+from protoevfl.pipeline.suspicious import are_row_numbers, giving_away, rows_to_look_at
 from protoevfl.rows.align import suspects
-from protoevfl.rows.encoders import Encoder, ImageEncoder, row_shape
+from protoevfl.rows.encoders import (
+    Encoder,
+    ImageEncoder,
+    column_lines,
+    encode_rows,
+    fit_encoder,
+    recognise_columns,
+    row_shape,
+)
 from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import iter_batches
 from protoevfl.rows.ids import Ids
@@ -37,6 +46,7 @@ from protoevfl.settings.config import Config, PartyConfig, PartyFile, resolve
 from protoevfl.settings.method_choice import method_facts
 
 FEW_ROWS, FEW_OF_CLASS, FEW_TEST = 100, 10, 50
+MOST_LINES = 20  # about the columns of a party that are not used
 SPELLINGS = 200_000  # ids up to which nearly matching spellings are looked for
 
 
@@ -53,7 +63,9 @@ class PartyReport:
     # feature column -> missing values, where there are any
     missing: dict[str, int] = field(default_factory=dict)
     features: tuple[int, ...] = ()  # shape of an encoded row
-    dropped: dict[str, str] = field(default_factory=dict)
+    # feature column of texts -> what it is read as, with an example
+    readings: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)  # feature column -> why it is not used
     missing_ids: int = 0
     duplicate_ids: int = 0
     # tables: level -> column -> what a decoder rebuilds, 0 nothing to 1 exact (privacy/gives_away.py)
@@ -79,6 +91,12 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def refuse(self, error: UserError) -> None:
+        """Add the line or lines of an error, each once."""
+        for line in error.lines if isinstance(error, ColumnsError) else [str(error)]:
+            if line not in self.errors:
+                self.errors.append(line)
+
 
 def check(config: Config, with_estimate: bool = True) -> Report:
     """Look at every file and the run they would make."""
@@ -93,22 +111,23 @@ def check(config: Config, with_estimate: bool = True) -> Report:
         try:
             files[party.name] = resolve(replace(config, parties=(party,)))[party.name]
         except UserError as error:
-            report.errors.append(str(error))
+            report.refuse(error)
     start = time.perf_counter()
     for name, file in files.items():
         found = PartyReport(name, file.info.path.name, file.info.format, file.info.bytes)
         report.parties.append(found)
+        if (own_ids := _ids(config, file, found, report)) is not None:
+            ids[name] = own_ids
         try:
-            ids[name] = _ids(config, file, found, report)
             sizes[name], encoders[name] = _columns(config, file, found, report)
         except UserError as error:
-            report.errors.append(str(error))
-    _labels(config, files, ids, sizes, report)
+            report.refuse(error)
+    _labels(config, files, ids, sizes, encoders, report)
     reading = time.perf_counter() - start
     try:
         method, privacy = method_and_privacy(config)
     except UserError as error:
-        report.errors.append(str(error))
+        report.refuse(error)
         return report
     for found in report.parties:
         sends = found.name != config.label.party and isinstance(
@@ -127,13 +146,17 @@ def check(config: Config, with_estimate: bool = True) -> Report:
     return report
 
 
-def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) -> Ids:
+def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) -> Ids | None:
     """The party's ids; bad ones are an error or, where they are to be dropped, a warning."""
     try:
         ids = ids_of(config, file)
     except UserError as error:
-        report.errors.append(str(error))
-        ids = ids_of(config, file, "drop")
+        report.refuse(error)
+        try:
+            ids = ids_of(config, file, "drop")  # go on with those that can be used
+        except UserError as same:
+            report.refuse(same)
+            return None
     found.rows, found.missing_ids, found.duplicate_ids = (
         ids.counts.input,
         ids.counts.missing,
@@ -143,6 +166,12 @@ def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) ->
         report.warnings.append(
             f"{found.name}: {ids.counts.dropped} rows have no id or share one with another row; "
             "they cannot be matched"
+        )
+    if are_row_numbers(ids):
+        report.warnings.append(
+            f"{found.name}: the ids in {listed([repr(c) for c in file.config.id])} count the rows "
+            "of the file: they match rows by their place, not people; name the column that holds "
+            "the customer's number"
         )
     return ids
 
@@ -155,17 +184,40 @@ def _columns(
     names = [image.column] if image else list(file.spec.features)
     types = dict(zip(file.info.names, file.info.types, strict=True))
     found.columns = {name: types[name] for name in names}
-    batches = _counted(iter_batches(file.info.path, names), found)
+    path = file.info.path
     encoder: Encoder
     if image:
-        encoder = ImageEncoder.fit(batches, image)
+        encoder = ImageEncoder.fit(_counted(iter_batches(path, names), found), image)
     else:
-        encoder = TableEncoder.fit(batches, file.spec, found.file)
+        encoder = _fitted(file, found, report)
         found.dropped = encoder.dropped
+        report.warnings += column_lines(found.name, encoder.remarks)
     found.features = row_shape(encoder)
     _about_columns(config, file.config, found, file, report)
     numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
     return Size(found.features, encoder.spans, found.rows, 0, 0, numbers), encoder
+
+
+def _fitted(file: PartyFile, found: PartyReport, report: Report) -> TableEncoder:
+    """The encoder of all columns that can be used; the others are errors."""
+    path, spec = file.info.path, file.spec
+    for _ in _counted(iter_batches(path, spec.features), found):
+        pass
+    recognition = recognise_columns(path, spec)
+    found.readings = {
+        name: f"{reading.words} ({recognition.examples[name]})"
+        for name, reading in recognition.readings.items()
+    }
+    if recognition.errors:
+        report.refuse(ColumnsError(column_lines(found.file, recognition.errors)))
+        usable = tuple(name for name in spec.features if name not in recognition.errors)
+        if not usable:
+            raise UserError(f"{found.file}: no feature column is left that can be used")
+        spec = replace(spec, features=usable)
+        recognition = replace(recognition, errors={})
+    encoder = fit_encoder(path, spec, None, recognition=recognition)
+    assert isinstance(encoder, TableEncoder)
+    return encoder
 
 
 def _counted(batches: Iterator[Any], found: PartyReport) -> Iterator[Any]:
@@ -190,12 +242,15 @@ def _about_columns(
     ]
     if empty:
         report.warnings.append(
-            f"{found.name}: more than half of {_some(empty)} is missing; exclude it if it means "
+            f"{found.name}: more than half of {_names(empty)} is missing; exclude it if it means "
             "nothing"
         )
-    if found.dropped:
-        why = "; ".join(f"'{name}' ({text})" for name, text in list(found.dropped.items())[:3])
-        report.warnings.append(f"{found.name}: {len(found.dropped)} columns are not used: {why}")
+    for name, why in list(found.dropped.items())[:MOST_LINES]:
+        report.warnings.append(f"{found.name}: column '{name}' is not used: {why}")
+    if (more := len(found.dropped) - MOST_LINES) > 0:
+        report.warnings.append(
+            f"{found.name}: {more:,} more columns are not used (`check --json` names them)"
+        )
     label = config.label
     if party.name != label.party and label.column in file.spec.features:
         report.warnings.append(
@@ -209,6 +264,7 @@ def _labels(
     files: dict[str, PartyFile],
     ids: dict[str, Ids],
     sizes: dict[str, Size],
+    encoders: dict[str, Encoder],
     report: Report,
 ) -> None:
     """Class counts, the common rows, and how they would be cut."""
@@ -217,7 +273,7 @@ def _labels(
         try:
             labels, classes = read_labels(config.label, files[active])
         except UserError as error:
-            report.errors.append(str(error))
+            report.refuse(error)
             return
         report.classes = dict(
             zip(
@@ -227,6 +283,7 @@ def _labels(
             )
         )
         report.unlabelled = int((labels < 0).sum())
+        _about_leaks(files[active], encoders.get(active), labels, config.label.column, report)
     if active not in files or len(ids) < len(config.parties):
         return
     ordered = {name: ids[name] for name in party_order(config)}
@@ -238,7 +295,7 @@ def _labels(
         rows = cut_rows(ids[active], labels, shared, config.seed, config.test, config.validation)
         report.warnings += check_labels(labels, rows, classes, config.label)
     except UserError as error:
-        report.errors.append(str(error))
+        report.refuse(error)
         return
     has = shared.place >= 0
     report.kinds = _kinds(labels, has)
@@ -247,6 +304,11 @@ def _labels(
         zip(classes, np.bincount(common[common >= 0], minlength=len(classes)).tolist(), strict=True)
     )
     _about_common(report, len(rows.test))
+    for place, name in enumerate(list(ordered)[1:]):
+        known = np.full(ids[name].counts.input, -1)
+        matched = has[place]
+        known[shared.place[place, matched]] = labels[matched]
+        _about_leaks(files[name], encoders.get(name), known, config.label.column, report)
     if max(len(some.values) for some in ids.values()) <= SPELLINGS:
         report.warnings += suspects(ordered)
     for name, size in sizes.items():
@@ -255,6 +317,26 @@ def _labels(
         learnt = len(rows.train) + further
         pool = min(config.pool, size.pool - learnt - len(rows.kept_aside))
         sizes[name] = replace(size, pool=max(0, pool), aligned=learnt, query=len(rows.kept_aside))
+
+
+def _about_leaks(
+    file: PartyFile,
+    encoder: Encoder | None,
+    labels: NDArray[np.int64],
+    label: str,
+    report: Report,
+) -> None:
+    """Warn of columns from which alone the label (rows of the file,) can be told."""
+    if not isinstance(encoder, TableEncoder):
+        return
+    rows = rows_to_look_at(labels, len(encoder.columns))
+    x = encode_rows(encoder, file.info.path, rows, len(labels)).numpy()
+    spans = dict(zip(encoder.columns, encoder.spans, strict=True))
+    for column, score in giving_away(x, labels[rows], spans).items():
+        report.warnings.append(
+            f"{file.config.name}: column '{column}' alone tells '{label}' ({100 * score:.0f} % "
+            "balanced accuracy); exclude it if it is only known after the fact"
+        )
 
 
 def _kinds(labels: NDArray[np.int64], has: NDArray[np.bool_]) -> dict[str, dict[str, int]]:
@@ -279,7 +361,7 @@ def _about_common(report: Report, test: int) -> None:
     few = [name for name, rows in report.common_classes.items() if 0 < rows < FEW_OF_CLASS]
     if few:
         report.warnings.append(
-            f"few common rows are of the class {_some(few)}; more labels of it help most"
+            f"few common rows are of the class {_names(few)}; more labels of it help most"
         )
     if 0 < test < FEW_TEST:
         spread = 100 * (0.25 / test) ** 0.5
@@ -288,7 +370,5 @@ def _about_common(report: Report, test: int) -> None:
         )
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names[:5]) + (
-        f" and {len(names) - 5} more" if len(names) > 5 else ""
-    )
+def _names(names: Sequence[str]) -> str:
+    return listed([f"'{name}'" for name in names])

@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protoevfl.errors import UserError
+from protoevfl.errors import UserError, listed
 from protoevfl.observer import SILENT, Observer
 from protoevfl.rows.align import plain_intersection
 from protoevfl.rows.alignment import Alignment, same_order, verify
-from protoevfl.rows.encoders import Encoder, encode_rows, fit_encoder, row_shape
+from protoevfl.rows.encoders import Encoder, column_lines, encode_rows, fit_encoder, row_shape
 from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import read_columns
 from protoevfl.rows.ids import IdRules, Ids, collect
@@ -378,16 +378,15 @@ def check_labels(
     missing = [classes[z] for z in np.flatnonzero(everywhere == 0)]
     if missing and not label.classes:
         raise UserError(
-            f"no row outside the test rows has the label {', '.join(missing)}; list all classes "
-            "under "
+            f"no row outside the test rows has the label {listed(missing)}; list all classes under "
             "[label] classes = [...] to look for it among the unlabelled rows, or remove those rows"
         )
     if missing:
         notes.append(
-            f"no row has the label {', '.join(missing)}: looked for among the unlabelled rows"
+            f"no row has the label {listed(missing)}: looked for among the unlabelled rows"
         )
     if elsewhere := [classes[z] for z in np.flatnonzero((counts == 0) & (everywhere > 0))]:
-        notes.append(f"only rows that not all parties share have the label {', '.join(elsewhere)}")
+        notes.append(f"only rows that not all parties share have the label {listed(elsewhere)}")
     return notes
 
 
@@ -422,9 +421,11 @@ def prepare_party(
         notes.append(f"{name} has no rows of its own: it learns from the shared rows alone")
         pooled = aligned
     dropped = dict(getattr(encoder, "dropped", {}))
+    remarks = dict(getattr(encoder, "remarks", {}))
     notes += [
         f"{name}: column '{column}' is not used: {why}" for column, why in list(dropped.items())[:5]
     ]
+    notes += column_lines(name, dict(list(remarks.items())[:5]))
     facts = {
         "rows": total,
         "aligned": len(rows.aligned) + len(rows.kept_aside),

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from protoevfl.errors import UserError
+from protoevfl.rows.readings import Reading
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DAY = {"s": 86_400, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
@@ -24,28 +25,43 @@ def is_category(
     kind: Any, name: str, categorical: Collection[str], numeric: Collection[str]
 ) -> bool:
     """True: one feature a value; False: a number. UserError for a type that is neither."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    texts = any(test(kind) for test in is_text)
-    plain = (
+    if problem := type_problem(kind):
+        raise UserError(f"column '{name}' {problem}")
+    texts = any(test(_value_type(kind)) for test in is_text)
+    return name in categorical or (texts and name not in numeric)
+
+
+def type_problem(kind: Any) -> str:
+    """Why a column of this type cannot be a feature, "" if it can."""
+    types, kind = pa.types, _value_type(kind)
+    is_number = (
         types.is_integer(kind)
         or types.is_floating(kind)
         or types.is_boolean(kind)
         or types.is_decimal(kind)
     )
-    if not (texts or plain or types.is_temporal(kind) or types.is_null(kind)):
-        raise UserError(
-            f"column '{name}' has the type {kind}; exclude it, or declare it as an image"
-        )
-    return name in categorical or (texts and name not in numeric)
+    is_other = types.is_temporal(kind) or types.is_null(kind) or any(t(kind) for t in is_text)
+    if is_number or is_other:
+        return ""
+    return f"has the type {kind}; exclude it, or declare it as an image"
 
 
-def as_numbers(column: Any, name: str, where: str, start: int = 0) -> NDArray[np.float64]:
-    """(n,) float64, NaN where missing or infinite; dates as days since 1970, true as 1. `start`:
-    the row number of the first value, for the error about a text that is no number."""
+def _value_type(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def as_numbers(
+    column: Any, name: str, where: str, start: int = 0, reading: Reading | None = None
+) -> NDArray[np.float64]:
+    """(n,) float64, NaN where missing or infinite; dates as days since 1970, true as 1.
+
+    start     the row number of the first value, for the error about a text that is no number
+    reading   how texts are written; None: plain numbers with a decimal point
+    """
     column = _flat(column)
     kind, types = column.type, pa.types
+    if reading is not None and any(test(kind) for test in is_text):
+        return reading.numbers(column, name, where, start)
     if any(test(kind) for test in is_text):
         values = _parsed(column, name, where, start)
     elif types.is_date(kind):
@@ -135,6 +151,6 @@ def _parsed(column: Any, name: str, where: str, start: int) -> Any:
         row = int(np.flatnonzero(~good)[0]) if not good.all() else 0
         value = (texts[row].as_py() or "")[:20]
         raise UserError(
-            f"{where}: column '{name}' is listed as numeric but holds '{value}' (row "
-            f"{start + row + 1})"
+            f"{where}: column '{name}' holds '{value}' (row {start + row + 1}); it is read as plain "
+            "numbers with a decimal point"
         ) from None

@@ -131,10 +131,10 @@ def _convert(columns: Sequence[str] | None, types: dict[str, Any]) -> Any:
 def _parse(path: Path) -> Any:
     # a quoted value may hold a line break; without this a block boundary there would break rows
     # apart
-    return pacsv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True)
+    return pacsv.ParseOptions(delimiter=delimiter(path), newlines_in_values=True)
 
 
-def _delimiter(path: Path) -> str:
+def delimiter(path: Path) -> str:
     """The commonest of , ; tab | in the header outside quotes."""
     with _explained(path), _bytes(path) as source:
         start = source.read(1 << 20)
@@ -178,6 +178,7 @@ def _explain(path: Path, text: str) -> None:
     if "UTF8" in text or "codec" in text or "utf-8" in text:
         _not_utf8(path, "a value")
     if match := re.search(r"Expected (\d+) columns, got (\d+)", text):
+        _check_quotes(path)  # the line at fault is then another one
         raise UserError(_ragged(path, int(match[1]), int(match[2]))) from None
     if "straddling" in text:
         raise UserError(
@@ -189,7 +190,7 @@ def _explain(path: Path, text: str) -> None:
 def _ragged(path: Path, expected: int, values: int) -> str:
     with _bytes(path) as source:
         lines = csv.reader(
-            io.TextIOWrapper(source, errors="replace", newline=""), delimiter=_delimiter(path)
+            io.TextIOWrapper(source, errors="replace", newline=""), delimiter=delimiter(path)
         )
         for row in lines:
             if row and len(row) != expected:

@@ -151,7 +151,9 @@ def pictures_of(survey: "Survey") -> dict[str, Picture]:
         for i, name in enumerate(survey.numbers or [])
     }
     return numbers | {
-        name: CategoryPicture.of(survey.rows, counts) for name, counts in survey.counts.items()
+        name: CategoryPicture.of(survey.rows, counts)
+        for name, counts in survey.counts.items()
+        if name not in survey.free_text  # left out of training
     }
 
 

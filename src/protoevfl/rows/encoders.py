@@ -6,7 +6,7 @@ numbers are moved to 0..1 by the training rows' range, and a picture that is not
 with its darkest value at right or below.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protoevfl.errors import UserError
+from protoevfl.errors import ColumnsError, UserError
 from protoevfl.rows import drift
 from protoevfl.rows.columns import as_images
+from protoevfl.rows.csv_files import delimiter
 from protoevfl.rows.features import FeatureSpec, Survey, TableEncoder
-from protoevfl.rows.files import iter_batches
+from protoevfl.rows.files import check_file, iter_batches
 from protoevfl.rows.frames import Frame
+from protoevfl.rows.recognise import Recognition, recognise
 
 VERSION = 1
 
@@ -117,25 +119,59 @@ def encoder_from(state: Mapping[str, Any]) -> Encoder:
 Source = Path | Frame  # a party's rows: its file, or tables in memory
 
 
+def recognise_columns(source: Source, spec: FeatureSpec) -> Recognition:
+    """How the text columns of a source are written, from all of its rows."""
+    is_csv = isinstance(source, Path) and check_file(source) == "csv"
+    mark = delimiter(source) if is_csv and isinstance(source, Path) else ""
+
+    def batches(columns: Sequence[str], text: Sequence[str]) -> Iterator[Any]:
+        return _batches(source, columns, text=text)
+
+    return recognise(batches, spec, not is_csv, mark)
+
+
 def fit_encoder(
     source: Source,
     spec: FeatureSpec,
     image: ImageSpec | None,
     keep: NDArray[np.bool_] | None = None,
+    recognition: Recognition | None = None,
 ) -> Encoder:
-    """An encoder fitted on the rows of `keep` (rows,), or on all, in one pass over the source."""
+    """An encoder fitted on the rows of `keep` (rows,), or on all.
+
+    recognition   of `recognise_columns`, where it is known already
+    """
     if image is not None:
         return ImageEncoder.fit(_batches(source, [image.column], keep), image)
-    return TableEncoder.fit(_batches(source, spec.features), spec, source.name, keep)
+    found = recognition or recognise_columns(source, spec)
+    if found.errors:
+        raise ColumnsError(column_lines(source.name, found.errors))
+    batches = _batches(source, spec.features, text=found.text)
+    encoder = TableEncoder.fit(batches, spec, source.name, keep, found.readings)
+    encoder.remarks |= {c: text for c, text in found.remarks.items() if c in encoder.columns}
+    return encoder
+
+
+def column_lines(where: str, texts: Mapping[str, str]) -> list[str]:
+    """One line per column."""
+    return [f"{where}: column '{name}' {text}" for name, text in texts.items()]
 
 
 def _batches(
-    source: Source, columns: Sequence[str], keep: NDArray[np.bool_] | None = None
+    source: Source,
+    columns: Sequence[str],
+    keep: NDArray[np.bool_] | None = None,
+    text: Collection[str] = (),
 ) -> Iterator[Any]:
-    """The batches of a source, of each only the rows of `keep` (rows,)."""
+    """The batches of a source, of each only the rows of `keep` (rows,); `text` columns of a CSV
+    file are not taken for numbers."""
     import pyarrow as pa
 
-    whole = source.batches(columns) if isinstance(source, Frame) else iter_batches(source, columns)
+    whole = (
+        source.batches(columns)
+        if isinstance(source, Frame)
+        else iter_batches(source, columns, text)
+    )
     if keep is None:
         yield from whole
         return
@@ -151,6 +187,14 @@ def _batches(
         )
 
 
+def _own_batches(
+    encoder: Encoder, source: Source, keep: NDArray[np.bool_] | None = None
+) -> Iterator[Any]:
+    """The columns that an encoder reads, as it reads them."""
+    text = encoder.readings if isinstance(encoder, TableEncoder) else ()
+    return _batches(source, encoder.columns, keep, text)
+
+
 def encode_rows(
     encoder: Encoder, source: Source, rows: NDArray[np.int64] | None = None, total: int = 0
 ) -> Tensor:
@@ -160,11 +204,11 @@ def encode_rows(
     """
     if rows is None:
         assert isinstance(source, Frame)
-        return _stacked(encoder, _batches(source, encoder.columns), source.rows, source.name)
+        return _stacked(encoder, _own_batches(encoder, source), source.rows, source.name)
     keep = np.zeros(total, np.bool_)
     keep[rows] = True
     place = np.cumsum(keep) - 1  # row of the file -> row of the result in file order
-    batches = _batches(source, encoder.columns, keep)
+    batches = _own_batches(encoder, source, keep)
     in_file_order = _stacked(encoder, batches, int(keep.sum()), source.name)  # (k, ...)
     return in_file_order[torch.from_numpy(place[rows])]
 
@@ -184,7 +228,7 @@ def encoded_batches(
 ) -> Iterator[Tensor]:
     """A whole source, batch by batch; `survey` sees them too."""
     start = 0
-    for batch in _batches(source, encoder.columns):
+    for batch in _own_batches(encoder, source):
         if survey is not None:
             survey.add(batch, start, None)
         start += batch.num_rows
@@ -197,6 +241,6 @@ def differences(encoder: Encoder, source: Source) -> list[str]:
     if not isinstance(encoder, TableEncoder):
         return []
     survey = encoder.survey(source.name)
-    for batch in _batches(source, encoder.columns):
+    for batch in _own_batches(encoder, source):
         survey.add(batch, survey.rows, None)
     return drift.differences(encoder.pictures, survey)

@@ -26,17 +26,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from protoevfl.errors import UserError, nearest
+from protoevfl.errors import UserError, listed, nearest
 from protoevfl.rows import drift
-from protoevfl.rows.columns import as_numbers, as_texts, is_category, looks_numeric
+from protoevfl.rows.columns import as_numbers, as_texts, is_category
+from protoevfl.rows.readings import Reading
 
-VERSION = 1
+VERSION = 2
+_READABLE = (1, 2)  # version 1 has no readings
 CLIP = 10.0  # standard deviations
 Floats = NDArray[np.float64]
 HEAVY = 1.5  # skewness above which the logarithm is tried
 SAMPLE = 65_536  # rows
+CONSTANT = "it has the same value everywhere"
+_MOST_TEXTS = 100_000  # different texts of a column that are counted
+_IF_CATEGORY = "list it under categorical if they are categories"
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class FeatureSpec:
     categorical: Collection[str] = ()
     numeric: Collection[str] = ()
     max_categories: int = 32
+    decimal: str | None = None  # "comma" or "point" where the values leave it open
+    dates: str | None = None  # "day_first" or "month_first" likewise
 
     def check(self, where: str) -> None:
         """Columns that are to be read in a certain way must be features, and in one way only."""
@@ -72,6 +80,7 @@ class Number:
     median: float
     scale: float | None  # of the logarithm; None: none taken
     missing: bool
+    reading: Reading | None = None  # how its texts are written; None: plain numbers
 
     @property
     def labels(self) -> list[str]:
@@ -113,8 +122,13 @@ class Survey:
     """What one pass gathers: for numbers a sample of rows and counts of missing values, for
     categories counts."""
 
-    def __init__(self, spec: FeatureSpec, where: str) -> None:
+    def __init__(
+        self, spec: FeatureSpec, where: str, readings: Mapping[str, Reading] | None = None
+    ) -> None:
         self.spec, self.where, self.rows = spec, where, 0
+        self.readings = dict(readings or {})
+        self.infinite: Counter[str] = Counter()
+        self.free_text: set[str] = set()  # columns with too many texts to count
         self.numbers: list[str] | None = None
         self.counts: dict[str, Counter[str | None]] = {}
         self.missing = np.zeros(0, np.int64)
@@ -129,8 +143,12 @@ class Survey:
             index, batch = index[keep], batch.filter(pa.array(keep))
         self.rows += batch.num_rows
         for name, counts in self.counts.items():
+            if name in self.free_text:
+                continue
             _count(counts, as_texts(batch.column(name), name))
-            self._check_text(name, counts, final=False)
+            if len(counts) > _MOST_TEXTS and name not in self.spec.categorical:
+                self.free_text.add(name)
+                counts.clear()
         if self.numbers:
             # (b, numbers)
             x = np.stack([self._values(batch, whole, c, start) for c in self.numbers], axis=1)
@@ -140,14 +158,18 @@ class Survey:
     def _values(self, batch: Any, whole: Any, name: str, start: int) -> Floats:
         """A column of the rows to learn from; an error counts all rows, as a person looking at the
         file does."""
+        column, reading = batch.column(name), self.readings.get(name)
+        if pa.types.is_floating(column.type):
+            self.infinite[name] += int(pc.sum(pc.is_inf(column)).as_py() or 0)
         try:
-            return as_numbers(batch.column(name), name, self.where, start)
+            return as_numbers(column, name, self.where, start, reading)
         except UserError:
-            as_numbers(whole.column(name), name, self.where, start)
+            as_numbers(whole.column(name), name, self.where, start, reading)
             raise
 
     def _begin(self, schema: Any) -> None:
-        kinds = {c: is_category(schema.field(c).type, c, self.spec.categorical, self.spec.numeric)
+        numeric = {*self.spec.numeric, *self.readings}
+        kinds = {c: is_category(schema.field(c).type, c, self.spec.categorical, numeric)
                  for c in self.spec.features}  # fmt: skip
         self.numbers = [c for c, category in kinds.items() if not category]
         self.counts = {c: Counter() for c, category in kinds.items() if category}
@@ -179,9 +201,8 @@ class Survey:
             else:
                 codes.append(code)
         if not codes:
-            raise UserError(
-                f"{self.where} has no usable feature column: {dropped or 'none is listed'}"
-            )
+            why = listed([f"'{name}' {text}" for name, text in dropped.items()], "; ")
+            raise UserError(f"{self.where} has no usable feature column: {why}")
         return codes, dropped
 
     def sampled(self, i: int) -> Floats:
@@ -195,7 +216,7 @@ class Survey:
         if not len(x):
             return "it has no values"
         if x.min() == x.max() and not missing:
-            return "it has the same value everywhere"
+            return CONSTANT
         unit = _unit(x)
         scale = _heavy(x / unit)
         g, back = curve(x / unit, scale), unit if scale is None else 1.0
@@ -207,46 +228,26 @@ class Survey:
             median=unit * float(np.median(x / unit)),
             scale=None if scale is None else unit * scale,
             missing=missing,
+            reading=self.readings.get(name),
         )
 
     def _category(self, name: str) -> Category | str:
         counts = self.counts[name].copy()
-        self._check_text(name, counts, final=True)
+        if name in self.free_text:
+            return f"free text: more than {_MOST_TEXTS:,} different texts; {_IF_CATEGORY}"
         missing = counts.pop(None, 0) > 0
+        values_there = sum(counts.values())
+        many = len(counts) > 1000 or (values_there >= 40 and len(counts) > values_there / 2)
+        if many and name not in self.spec.categorical:
+            texts = f"{len(counts):,} different texts in {values_there:,} rows"
+            return f"free text: {texts}; {_IF_CATEGORY}"
         rare = max(2, min(50, self.rows // 1000))
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         values = [v for v, n in ranked[: self.spec.max_categories] if n >= rare and v is not None]
         other = len(values) < len(counts)
         if len(values) + other + missing < 2:
-            return "it has the same value everywhere" if values else "no value occurs often enough"
+            return CONSTANT if values else "no value occurs often enough"
         return Category(name, tuple(sorted(values)), other, missing)
-
-    def _check_text(self, name: str, counts: Counter[str | None], final: bool) -> None:
-        """Refuse a column that is text rather than categories, or numbers with some text among
-        them."""
-        if (
-            name in self.spec.categorical
-            or len(counts) <= 10
-            or not (final or len(counts) > 100_000)
-        ):
-            return
-        rows = sum(n for value, n in counts.items() if value is not None)
-        numeric = sum(
-            n for value, n in counts.items() if value is not None and looks_numeric(value)
-        )
-        if 0.9 <= numeric / max(1, rows) < 1:
-            odd = next(value for value in counts if value is not None and not looks_numeric(value))
-            raise UserError(
-                f"{self.where}: column '{name}' mixes numbers and text ({rows - numeric} of {rows} "
-                f"values, such as '{odd[:20]}'); mend them, or list the column under categorical, "
-                "or exclude it"
-            )
-        if len(counts) > 1000 or (rows >= 40 and len(counts) > rows / 2):
-            raise UserError(
-                f"{self.where}: column '{name}' holds {len(counts)} different texts in {rows} "
-                "rows: free text; exclude it, or list it under categorical (or numeric) if it is "
-                "one"
-            )
 
 
 def _count(counts: Counter[str | None], texts: Any) -> None:
@@ -297,6 +298,8 @@ class TableEncoder:
         self.dropped = dict(dropped)  # column -> why it carries no information
         # column -> what it looked like in training; none in runs of earlier versions
         self.pictures = dict(pictures or {})
+        # column -> what a person should know of how it was read; of fitting, not kept
+        self.remarks: dict[str, str] = {}
         ends = np.cumsum([len(code.labels) for code in self.codes], dtype=int).tolist()
         # [start, end) of each column
         self.spans: tuple[tuple[int, int], ...] = tuple(zip([0, *ends[:-1]], ends))
@@ -320,21 +323,31 @@ class TableEncoder:
         spec: FeatureSpec,
         where: str = "the table",
         keep: NDArray[np.bool_] | None = None,
+        readings: Mapping[str, Reading] | None = None,
     ) -> "TableEncoder":
-        """`batches`: a pyarrow Table, or an iterable of batches; `keep` (rows,) selects the
-        training rows."""
-        survey = Survey(spec, where)
+        """Learn from a pyarrow Table or an iterable of batches.
+
+        keep       (rows,) selects the training rows
+        readings   of text columns that are numbers or dates, as `recognise` finds them
+        """
+        survey = Survey(spec, where, readings)
         start = 0
         for batch in [batches] if hasattr(batches, "num_columns") else batches:
             survey.add(batch, start, None if keep is None else keep[start : start + batch.num_rows])
             start += batch.num_rows
-        return cls(*survey.codes(), drift.pictures_of(survey))
+        encoder = cls(*survey.codes(), drift.pictures_of(survey))
+        encoder.remarks = {
+            name: f"{count:,} infinite values count as missing"
+            for name, count in survey.infinite.items()
+            if count and name not in encoder.dropped
+        }
+        return encoder
 
     def survey(self, where: str) -> Survey:
         """To look at new rows of the same columns with."""
         categories = tuple(code.name for code, _ in self._categories)
         numbers = tuple(code.name for code, _ in self._numbers)
-        return Survey(FeatureSpec(tuple(self.columns), categories, numbers), where)
+        return Survey(FeatureSpec(tuple(self.columns), categories, numbers), where, self.readings)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -345,6 +358,12 @@ class TableEncoder:
     def columns(self) -> list[str]:
         """The columns that `transform` reads."""
         return [code.name for code in self.codes]
+
+    @property
+    def readings(self) -> dict[str, Reading]:
+        """How text columns that are numbers or dates are written; a CSV reader must leave them as
+        texts."""
+        return {code.name: code.reading for code, _ in self._numbers if code.reading is not None}
 
     def transform(
         self, batches: Any, rows: int | None = None, where: str = "the table"
@@ -365,7 +384,7 @@ class TableEncoder:
 
     def _fill(self, out: NDArray[np.float32], batch: Any, where: str, start: int) -> None:
         for number, at in self._numbers:
-            x = as_numbers(batch.column(number.name), number.name, where, start)
+            x = as_numbers(batch.column(number.name), number.name, where, start, number.reading)
             gone = np.isnan(x)
             x[gone] = number.median
             out[:, at] = np.clip((curve(x, number.scale) - number.mean) / number.std, -CLIP, CLIP)
@@ -388,7 +407,7 @@ class TableEncoder:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "TableEncoder":
-        if state.get("version") != VERSION:
+        if state.get("version") not in _READABLE:
             raise UserError(
                 f"the encoder is of version {state.get('version')}, this program reads {VERSION}"
             )
@@ -396,7 +415,10 @@ class TableEncoder:
         for column in state["columns"]:
             fields = {key: value for key, value in column.items() if key != "kind"}
             if column["kind"] == "Number":
-                codes.append(Number(**fields))
+                reading = fields.pop("reading", None)
+                codes.append(
+                    Number(**fields, reading=None if reading is None else Reading(**reading))
+                )
             else:
                 codes.append(Category(**{**fields, "values": tuple(fields["values"])}))
         return cls(codes, state["dropped"], drift.pictures_from(state.get("pictures", {})))

@@ -122,6 +122,8 @@ def check_file(path: Path) -> str:
         raise UserError(
             f"{path.name}: unknown kind of file; use .parquet, .csv, .tsv, .csv.gz or .csv.zst"
         )
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name the file in it")
     if not path.is_file():
         raise UserError(f"{path} does not exist{_instead(path)}")
     if path.stat().st_size == 0:

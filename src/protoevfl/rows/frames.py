@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protoevfl.errors import UserError
+from protoevfl.errors import UserError, listed
 from protoevfl.rows.row_order import in_one_order
 
 PIXELS = "pixels"  # the name of the column that an array of images stands for
@@ -82,8 +82,8 @@ def same_rows(tables: Mapping[str, Any]) -> int:
     counts = {name: row_count(table) for name, table in tables.items()}
     if len(set(counts.values())) != 1:
         raise UserError(
-            "the parties' tables must have the same rows in the same order; their numbers are "
-            f"{counts}"
+            "the parties' tables must have the same rows in the same order; there are "
+            + listed([f"{count:,} of '{name}'" for name, count in counts.items()])
         )
     return next(iter(counts.values()))
 

@@ -27,6 +27,7 @@ from protoevfl.errors import UserError
 VERSION = 1  # raise it whenever `_normalise` gives a different text for any id
 MISSING = frozenset({"", "nan", "null", "none", "na", "n/a", "#n/a", "nat", "<na>"})
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
+_ROUNDED = re.compile(r"[+-]?[0-9]([.,][0-9]+)?[eE]\+[0-9]+|[+-]?[0-9]{16,}\.0+")
 _EXACT = 2**53  # above it a float no longer tells neighbouring whole numbers apart
 
 
@@ -103,13 +104,14 @@ def _join(parts: Sequence[str]) -> str:
 
 
 def collect(
-    columns: Sequence[Iterable[Any]], rules: IdRules, where: str, on_bad: str = "refuse"
+    columns: Sequence[Sequence[Any]], rules: IdRules, where: str, on_bad: str = "refuse"
 ) -> Ids:
     """Normalise the id column(s) of one file. `on_bad`: "refuse" missing and repeated ids, or
     "drop" those rows (every copy of a repeated id: which one is right cannot be told)."""
     if len(columns) != rules.columns:
         raise UserError(f"{where}: {len(columns)} id columns given, {rules.columns} agreed on")
     values = _spellings(columns, rules, where)
+    _refuse_rounded(columns, where)
     first: dict[str, int] = {}
     repeated: dict[int, int] = {}  # row -> the earlier row with the same id
     missing = [row for row, value in enumerate(values) if value is None]
@@ -234,6 +236,25 @@ def _spellings(columns: Sequence[Iterable[Any]], rules: IdRules, where: str) -> 
         None if any(p is None for p in row) else _join([p for p in row if p is not None])
         for row in zip(*parts)
     ]
+
+
+def _is_rounded(value: str) -> bool:
+    return ("+" in value or "." in value) and _ROUNDED.fullmatch(value.strip()) is not None
+
+
+def _refuse_rounded(columns: Sequence[Sequence[Any]], where: str) -> None:
+    """A text that went through a spreadsheet or a float lost its last digits: different customers
+    would be one."""
+    for column in columns:
+        rows = [
+            row for row, value in enumerate(column) if isinstance(value, str) and _is_rounded(value)
+        ]
+        if rows:
+            raise UserError(
+                f"{where}: {len(rows)} ids are rounded numbers ({_name(rows)}, like 1.23E+18 or "
+                "1234567890123456789.0), as a spreadsheet or a float writes long ones; export the "
+                "id column as text"
+            )
 
 
 def _refuse(missing: list[int], repeated: dict[int, int], where: str) -> None:

@@ -1,5 +1,6 @@
 """Tables in memory as what training needs: names, class numbers, encoders, party tables."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.errors import UserError
-from protoevfl.rows.encoders import Encoder, ImageEncoder, ImageSpec, encode_rows, fit_encoder
+from protoevfl.rows.encoders import (
+    Encoder,
+    ImageEncoder,
+    ImageSpec,
+    column_lines,
+    encode_rows,
+    fit_encoder,
+)
 from protoevfl.rows.features import FeatureSpec, TableEncoder
 from protoevfl.rows.frames import PIXELS, Frame, Parties, row_count, same_rows, take
+from protoevfl.rows.labels import spelt_alike
 from protoevfl.rows.row_order import in_order_of
 from protoevfl.rows.table import Further, OwnRows, PartyTable
 
@@ -59,6 +68,9 @@ def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[An
         )
     if len(classes) < 2:
         raise UserError(f"labels must be of two or more classes, here is {len(classes)} class")
+    if twins := spelt_alike([str(name) for name in classes]):
+        text = f"the labels {' and '.join(map(repr, twins))} are different classes; is that meant?"
+        warnings.warn(text, UserWarning, stacklevel=3)
     codes = np.full(rows, -1, np.int64)
     codes[~gone] = np.searchsorted(classes, values[~gone].astype(classes.dtype))
     return codes, classes
@@ -147,6 +159,7 @@ def prepare(
             raise UserError(f"{name}: the pool has no column '{missing[0]}'")
     image = None if frame.shape is None else ImageSpec(PIXELS, frame.shape)
     encoder = fit_encoder(frame, FeatureSpec(frame.columns), image)
+    _warn(encoder, name)
     rows = encode_rows(encoder, frame)
     first, second = len(places[0]), len(places[0]) + len(places[1])
     aligned, further, others = rows[:first], rows[first:second], rows[second:]
@@ -154,6 +167,18 @@ def prepare(
     numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
     table = PartyTable(name, own, aligned, aligned[:0], encoder.spans, numbers, further)
     return encoder, table
+
+
+def _warn(encoder: Encoder, name: str) -> None:
+    """What a person should know of how columns were read."""
+    if not isinstance(encoder, TableEncoder):
+        return
+    for line in column_lines(name, encoder.remarks):
+        warnings.warn(line, UserWarning, stacklevel=4)
+    for column, why in encoder.dropped.items():
+        if why.startswith("free text"):
+            text = f"{name}: column '{column}' is not used: {why}"
+            warnings.warn(text, UserWarning, stacklevel=4)
 
 
 def own_rows(

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from protoevfl.errors import UserError
+from protoevfl.errors import UserError, listed
 from protoevfl.rows.columns import as_texts, looks_numeric
 
 MOST = 1000  # classes
@@ -33,7 +33,12 @@ def encode_labels(
     names = tuple(classes) or _ordered(present)
     if unknown := sorted(set(present) - set(names)):
         raise UserError(
-            f"{where} holds '{unknown[0]}', which is not among the classes {', '.join(names)}"
+            f"{where} holds '{unknown[0]}', which is not among the classes {listed(names, most=10)}"
+        )
+    if not classes and (twins := spelt_alike(names)):
+        raise UserError(
+            f"{where} spells a class in several ways ({' and '.join(map(repr, twins))}); make them "
+            "one, or list every class under classes = [...] if they differ"
         )
     if len(names) > MOST:
         raise UserError(
@@ -51,6 +56,15 @@ def encode_labels(
     lookup = np.array([number[value] for value in encoded.dictionary.to_pylist()] + [-1], np.int64)
     codes: NDArray[np.int32] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return lookup[codes], names
+
+
+def spelt_alike(names: Sequence[str]) -> list[str]:
+    """Two or more classes that differ in upper and lower case or in spaces only; none if all
+    differ."""
+    spellings: dict[str, list[str]] = {}
+    for name in names:
+        spellings.setdefault("".join(name.casefold().split()), []).append(name)
+    return next((same[:5] for same in spellings.values() if len(same) > 1), [])
 
 
 def _ordered(values: list[str]) -> tuple[str, ...]:

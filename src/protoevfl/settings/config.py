@@ -14,10 +14,12 @@ from protoevfl.core.decisions import RULES, Rule
 from protoevfl.errors import UserError, nearest
 from protoevfl.methods import METHODS
 from protoevfl.privacy.levels import LEVELS
+from protoevfl.rows.date_formats import DAY_FIRST, MONTH_FIRST
 from protoevfl.rows.encoders import ImageSpec
 from protoevfl.rows.features import FeatureSpec, check_kinds
 from protoevfl.rows.files import FileInfo, check_file, require_columns, scan
 from protoevfl.rows.ids import IdRules
+from protoevfl.rows.number_formats import DECIMALS
 from protoevfl.validation import (
     NAMES,
     TEXT,
@@ -53,6 +55,10 @@ class FileConfig:
     categorical: NAMES = ()  # whole numbers that are codes
     numeric: NAMES = ()  # texts that are numbers
     max_categories: Annotated[int, Between(2, 10_000)] = 32  # rarer values share one feature
+    # the decimal mark of texts that could be read either way, such as 1,234
+    decimal: Annotated[str, OneOf(DECIMALS)] | None = None
+    # which comes first in dates that could be read either way, such as 01/02/2020
+    dates: Annotated[str, OneOf((DAY_FIRST, MONTH_FIRST))] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +305,13 @@ def resolve_file(party: PartyConfig, label_column: str | None) -> PartyFile:
             f"{party.name} has no feature columns left; its columns are "
             f"{', '.join(info.names[:20])}"
         )
-    spec = FeatureSpec(features, party.categorical, party.numeric, party.max_categories)
+    spec = FeatureSpec(
+        features,
+        party.categorical,
+        party.numeric,
+        party.max_categories,
+        party.decimal,
+        party.dates,
+    )
     spec.check(party.name)
     return PartyFile(party, info, spec)
