@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import textwrap
 import tomllib
 from collections.abc import Iterator
@@ -210,6 +211,23 @@ def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert page.name != "api.md" or "['bad' 'good']" in done.stdout
+
+
+def test_the_notebook_runs_and_holds_no_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cells one after the other in one namespace, as a kernel would run them."""
+    pytest.importorskip("pandas")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    cells = json.loads((DOCS / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
+    names: dict[str, Any] = {}
+    for cell in code:
+        exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    assert names["figures"]["gain"]["difference"] > 0
+    assert "Joining" in names["model"]._repr_html_()
 
 
 def test_the_shortest_configuration_is_one(tmp_path: Path) -> None:

@@ -275,9 +275,13 @@ def one_frame_model(**more: Any) -> ProtoEVFLClassifier:
     return ProtoEVFLClassifier(parties=PARTIES, overrides=FAST, progress=False, **more)
 
 
-def test_one_frame_cut_by_columns_is_the_model_of_two_tables() -> None:
+def test_one_frame_cut_by_columns_is_the_model_of_two_tables(tmp_path: Path) -> None:
     table, y = frame()
     model = one_frame_model().fit(table, y)
+    model.save(tmp_path / "model")
+    again = ProtoEVFLClassifier.load(tmp_path / "model")
+    assert again.get_params() == model.get_params()
+    assert np.array_equal(again.predict_proba(table), model.predict_proba(table))
     assert model.feature_names_in_.tolist() == list(table.columns)
     assert model.n_features_in_ == 5
     tables = {party: table[columns] for party, columns in PARTIES.items()}

@@ -1,5 +1,6 @@
 """A model's run directory: what is not one is refused; models of before are read."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,3 +53,11 @@ def test_classes_of_other_kinds_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="texts or numbers"):
         saved.write_model(model, tmp_path / "model", False)
     assert not (tmp_path / "model").exists()
+
+
+def test_columns_by_numpy_numbers_are_written_as_plain_ones() -> None:
+    split = {"bank": np.arange(2), "shop": ["age", np.int64(3)], "gym": ("x",)}
+    plain = saved._plain(split)
+    assert json.loads(json.dumps(plain)) == {"bank": [0, 1], "shop": ["age", 3], "gym": ["x"]}
+    assert saved._plain(2) == 2
+    assert saved._plain(None) is None

@@ -1,5 +1,6 @@
 """A fitted model as a run directory, and back."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,19 @@ def write_model(model: Any, path: Path, overwrite: bool) -> None:
         "features": {"count": model.n_features_in_, "names": names},
         "cost": model.cost_,
         "measured": getattr(model, "measured_", None),
-        "parameters": model.get_params(deep=False),
+        "parameters": {**model.get_params(deep=False), "parties": _plain(model.parties)},
     }
     write_run(path, parties, model.owner_, facts)
+
+
+def _plain(split: Any) -> Any:
+    """`parties` as JSON has it: lists of names or numbers, none of them numpy's."""
+    if not isinstance(split, Mapping):
+        return split
+    return {
+        party: [c.item() if isinstance(c, np.generic) else c for c in columns]
+        for party, columns in split.items()
+    }
 
 
 def open_model(path: Path) -> tuple[Run, dict[str, Any]]:

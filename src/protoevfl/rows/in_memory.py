@@ -35,7 +35,10 @@ def named(parties: Any, least: int = 2) -> dict[str, Any]:
     if isinstance(parties, list | tuple):
         parties = {f"party_{m}": table for m, table in enumerate(parties)}
     if not isinstance(parties, Mapping):
-        raise UserError("give the parties as {name: table}, a list of tables, or Parties(...)")
+        raise UserError(
+            "give the parties as {name: table}, a list of tables, or Parties(...); for one table "
+            "say which columns are whose: ProtoEVFLClassifier(parties={name: columns})"
+        )
     tables = {str(name): table for name, table in parties.items() if table is not None}
     if len(tables) < least:
         raise UserError(f"{least} or more parties are needed, {len(tables)} given")
