@@ -6,7 +6,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -114,6 +114,10 @@ class World:
         return SimulatedRun(self.tables, self.owner, self.seed)
 
 
+# further figures of a trained run: its federation, its world, its number
+Measure = Callable[[Federation, World, int], dict[str, Any]]
+
+
 @lru_cache(maxsize=2)
 def _dataset(name: str) -> Any:
     return sources.load(name)
@@ -191,11 +195,13 @@ def run(
     engine: str = "auto",
     subsets: bool = False,
     observer: Observer = SILENT,
+    also: Measure | None = None,
 ) -> list[dict[str, Any]]:
     """Runs a cell for several seeds in lockstep; one record per seed.
 
     engine     "auto", "loop" or "stacked" (federation/federation.py)
     subsets    also measure every subset of parties
+    also       further figures of each trained run, for a benchmark of its own
     """
     if not seeds:
         return []
@@ -221,6 +227,9 @@ def run(
     history.mark("end")
     metrics_of = _measured(config, federation, worlds, subsets)
     history.mark("predict")
+    if also is not None:
+        for r, world in enumerate(worlds):
+            metrics_of[r] |= also(federation, world, r)
     hardware = {
         "seconds": history.total / len(seeds),
         "phases": history.phases,
@@ -293,6 +302,8 @@ def evaluate(
             row["open_strength"] = float(strength)
             row["open_fires"] = bool(memory["open_fires"])
             row["pool_strength"] = memory["strength"].tolist()
+        if (sureness := memory.get("unseen_sureness")) is not None:
+            row["unseen_sureness"] = float(sureness)
         if world.owner.open:
             row["phantom_rate"] = float((guess == world.labels.classes).float().mean())
     if subsets:

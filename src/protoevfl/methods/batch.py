@@ -8,7 +8,7 @@ it.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,16 @@ from torch import Tensor
 from protoevfl.core import canonical, novelty, ridge, transport
 from protoevfl.core import random as rnd
 from protoevfl.federation.owner import LabelOwner
-from protoevfl.methods.unseen import UnseenSettings, class_share, missing_rows, sides
+from protoevfl.methods.guesses import (
+    Found,
+    best_guess,
+    best_match,
+    class_rates,
+    evened,
+    far_bar,
+    sharpened,
+)
+from protoevfl.methods.unseen import UnseenSettings, class_share, missing_rows
 
 
 def look(f_query: Tensor, f: Tensor, width: int, keys: Tensor) -> novelty.Novelty:
@@ -31,44 +40,57 @@ def joint(f: Tensor, width: int) -> Tensor:
     return f[..., :width].movedim(0, 1).flatten(1)[None]
 
 
-def bar_of(found: novelty.Novelty) -> Tensor:
-    """Half way between 3 standard deviations and the mean of the top 2 % of scores, at least 3."""
-    top = found.pool.topk(max(1, found.pool.shape[1] // 50), dim=1).values.mean(1)
-    return torch.maximum(torch.full_like(top, 3.0), (3 + top) / 2)
+@dataclass(frozen=True)
+class Space:
+    """What parties have in common: a linear map of their embeddings.
 
-
-def space(f: Tensor, width: int, rows: Tensor) -> Tensor:
-    """Embeddings f (M, n, d) as points (n, D): what the parties have in common, found on some of
-    the rows.
-
-    Layers count equally: output (the first `width`) and the rest have length one each. Canonical
-    correlations need more rows than an embedding has dimensions, and two parties; else principal
-    components of all embeddings side by side.
+    maps (M, d, k)   side by side for each party where `common`, else added up over the parties
+    centre (D,)      the mean of the rows it was found on
     """
+
+    maps: Tensor
+    centre: Tensor
+    common: bool
+
+    def points(self, f: Tensor, width: int) -> Tensor:
+        """Embeddings f (M, n, d) as points (n, D)."""
+        each = layers_alike(f, width) @ self.maps  # (M, n, k)
+        return (each.movedim(0, 1).flatten(1) if self.common else each.sum(0)) - self.centre
+
+
+def layers_alike(f: Tensor, width: int) -> Tensor:
+    """Layers count equally: output (the first `width`) and the rest have length one each."""
     layers = [f[..., :width], f[..., width:]] if f.shape[-1] > width else [f]
-    f = torch.cat([transport.unit(layer) for layer in layers], -1)
-    if len(f) > 1 and len(rows) > f.shape[-1]:
-        x = (f @ canonical.directions(f[:, rows])).movedim(0, 1).flatten(1)
+    return torch.cat([transport.unit(layer) for layer in layers], -1)
+
+
+def space(f: Tensor, width: int) -> Space:
+    """The space that the parties' embeddings f (M, n, d) of the same rows have in common.
+
+    Canonical correlations need more rows than an embedding has dimensions, and two parties; else
+    principal components of all embeddings side by side.
+    """
+    alike = layers_alike(f, width)
+    common = len(f) > 1 and f.shape[1] > f.shape[-1]
+    if common:
+        maps = canonical.directions(alike)
     else:
-        x = f.movedim(0, 1).flatten(1)
-        x = x @ canonical.principal(x[rows])
-    return x - x[rows].mean(0)
+        maps = canonical.principal(alike.movedim(0, 1).flatten(1)).view(len(f), f.shape[-1], -1)
+    nowhere = Space(maps, f.new_zeros(()), common)
+    return replace(nowhere, centre=nowhere.points(f, width).mean(0))
 
 
 def uncovered(owner: LabelOwner, aligned: Tensor, query: Tensor) -> Tensor:
-    """How much each row of a batch stands for each unseen or rare class -> (names, n); points (N,
-    D) and (n, D)."""
-    keys, names, near = owner.keys("batch"), owner.unseen + owner.rare, query[None]
-    hidden = torch.isin(
-        owner.labels, torch.tensor(owner.rare, dtype=torch.int64, device=owner.device)
-    )
-    found = novelty.novelty(near, aligned[None, ~hidden], keys, groups=1)
-    weight = novelty.members(found, bar_of(found))  # (1, n)
-    if owner.rare:
-        shares = [class_share(aligned[None], owner.labels, near, owner.classes, z) for z in names]
-        return weight * torch.cat(shares).square() + 1e-12
-    side = sides(near, weight, len(names), keys)
-    return torch.cat([weight * (side == g) for g in range(len(names))]) + 1e-12
+    """How much each row of a batch stands for each rare class -> (rare, n); points (N, D) and (n,
+    D)."""
+    rare = torch.tensor(owner.rare, dtype=torch.int64, device=owner.device)
+    known = aligned[~torch.isin(owner.labels, rare)]
+    scores = novelty.novelty(query[None], known[None], owner.keys("batch"), groups=1)
+    weight = novelty.members(scores, far_bar(scores))  # (1, n)
+    shares = [
+        class_share(aligned[None], owner.labels, query[None], owner.classes, z) for z in owner.rare
+    ]
+    return weight * torch.cat(shares).square() + 1e-12
 
 
 def predict_batch(
@@ -92,9 +114,9 @@ def predict_batch(
     fold = order % 2
     # those that teach
     halves = [((fold == k) & (order < 2 * unseen.batch_rows)).nonzero()[:, 0] for k in (0, 1)]
-    both = torch.cat([torch.arange(known, device=device), *(known + half for half in halves)])
-    x = space(torch.cat([f[here], f_query[here]], 1), width, both)
-    aligned, query = x[:known], x[known:]
+    teachers = torch.cat(halves)
+    shared = space(torch.cat([f[here], f_query[here][:, teachers]], 1), width)
+    aligned, query = shared.points(f[here], width), shared.points(f_query[here], width)
     labels, apart = (
         F.one_hot(owner.labels, owner.classes).float(),
         unseen.kernel_width * ridge.spread(aligned),
@@ -114,15 +136,24 @@ def predict_batch(
         return p
 
     shares = [labels.new_zeros(len(half), owner.classes) for half in halves]
-    if names := owner.unseen + owner.rare:
+    if owner.unseen:
+        guess = best_guess(owner, aligned, query[teachers], fold[teachers])
+        named = guess.p[:, name_order(owner, guess, aligned, query, teachers)]
+        said = labels.new_zeros(n, owner.classes)
+        said[teachers[guess.rows]] = sharpened(evened(named, class_rates(owner)))
+        for share, half in zip(shares, halves, strict=True):
+            for z in owner.unseen:
+                found = said[half, z]
+                share[:, z] = missing_rows(owner, z) * found / found.sum().clamp(min=1e-9)
+        owner.memory["unseen_sureness"] = guess.sureness
+    elif names := owner.rare:
         found = [uncovered(owner, aligned, query[half]) for half in halves]
-        found = agree(found, [query[half] for half in halves], owner, query, aligned)
         lacks = torch.tensor([[missing_rows(owner, z)] for z in names], device=device)
         for share, weights in zip(shares, found, strict=True):
             share[:, list(names)] = (lacks * weights / weights.sum(1, keepdim=True)).T
     p = taught(shares)
     # that uncovered rows are of a rare class is a guess: half the belief to its labels
-    if rare := list(owner.rare):
+    if (rare := list(owner.rare)) and not owner.unseen:
         p = (
             p
             + taught(
@@ -131,36 +162,79 @@ def predict_batch(
         ) / 2
     confidence = (p.log() * ridge.sureness(aligned, labels, apart)).softmax(1).amax(1).mean()
     for _ in range(unseen.turns if unseen.self_training else 0):
-        sharp = p.square() / p.square().sum(1, keepdim=True)
-        p = taught([unseen.self_training * sharp[half] for half in halves])
-    return ridge.as_sure(p, confidence)  # self-training makes surer than it makes better
+        said = sharpened(p)
+        p = taught([unseen.self_training * said[half] for half in halves])
+    p = ridge.as_sure(p, confidence)  # self-training makes surer than it makes better
+    if owner.unseen:
+        some = teachers[guess.rows][: unseen.kept_rows]
+        taught_by = torch.cat([labels, sharpened(p[some])])
+        weight = torch.cat([labels.new_ones(known), labels.new_full((len(some),), 1.0)])
+        model = ridge.fit(torch.cat([aligned, query[some]]), taught_by, weight, apart)
+        keep(owner, shared, model, here)
+    return p
 
 
-def agree(
-    found: list[Tensor], rows: list[Tensor], owner: LabelOwner, queries: Tensor, aligned: Tensor
-) -> list[Tensor]:
-    """The groups (names, n) of both folds in one order, by their weighted means; named where the
-    owner can tell.
+KEPT = "batch."  # names of what a batch taught, in the owner's memory
 
-    Groups of two folds are matched by similarity (Hungarian). Which group has which name cannot be
-    learned from the data: it is told by attributes of the classes (`owner.attributes`) and, before
-    them, by an example row of a class (`owner.examples`), which takes the group most like it. Joint
-    embeddings: queries (n, D), aligned (N, D).
+
+def keep(owner: LabelOwner, shared: Space, model: ridge.Ridge, here: Tensor) -> None:
+    """Keeps what a batch taught, so that single rows can be predicted later."""
+    facts = {
+        "maps": shared.maps,
+        "centre": shared.centre,
+        "common": torch.tensor(float(shared.common)),
+        "points": model.x,
+        "coefficients": model.coefficients,
+        "there": model.there.float(),
+        "spread": model.spread,
+        "here": here.float(),
+    }
+    owner.memory |= {f"{KEPT}{name}": tensor for name, tensor in facts.items()}
+
+
+def learnt_before(owner: LabelOwner, here: Tensor) -> bool:
+    """Whether a batch of the same parties taught something earlier."""
+    kept = owner.memory.get(f"{KEPT}here")
+    return kept is not None and bool((kept.to(here.device).bool() == here).all())
+
+
+def predict_by_earlier_batch(
+    owner: LabelOwner, f_query: Tensor, here: Tensor, width: int
+) -> Tensor:
+    """Class probabilities (n, Z) of single rows by what an earlier batch taught (`keep`)."""
+    kept = {
+        name.removeprefix(KEPT): tensor.to(f_query.device)
+        for name, tensor in owner.memory.items()
+        if name.startswith(KEPT)
+    }
+    shared = Space(kept["maps"], kept["centre"], bool(kept["common"]))
+    model = ridge.Ridge(kept["points"], kept["coefficients"], kept["there"].bool(), kept["spread"])
+    return ridge.predict(model, shared.points(f_query[here], width))
+
+
+def name_order(
+    owner: LabelOwner, guess: Found, aligned: Tensor, query: Tensor, teachers: Tensor
+) -> Tensor:
+    """(Z,) column of the guess that each class takes; classes with labels keep theirs.
+
+    Which group has which name cannot be learned from the data: it is told by attributes of the
+    classes (`owner.attributes`) and, before them, by an example row of a class (`owner.examples`),
+    which takes the group most like it.
     """
+    order = torch.arange(owner.classes, device=aligned.device)
     if len(owner.unseen) < 2:
-        return found
-    # (groups, D)
-    means = [w @ x / w.sum(1, keepdim=True) for w, x in zip(found, rows, strict=True)]
-    other = _match(transport.unit(means[0]) @ transport.unit(means[1]).T)
-    found, means = [found[0], found[1][other]], [means[0], means[1][other]]
-    wish = fit_of_attributes(owner, aligned, (means[0] + means[1]) / 2)  # (name, group)
+        return order
+    columns = order[list(owner.unseen)]
+    weights = guess.p[:, columns].T  # (groups, m)
+    means = weights @ query[teachers[guess.rows]] / weights.sum(1, keepdim=True)  # (groups, D)
+    wish = fit_of_attributes(owner, aligned, means)  # (name, group)
     if told := [i for i, z in enumerate(owner.unseen) if z in owner.examples]:
-        shown = transport.unit(queries[[owner.examples[owner.unseen[i]] for i in told]])
-        taken = _match(shown @ (transport.unit(means[0]) + transport.unit(means[1])).T)
+        shown = transport.unit(query[[owner.examples[owner.unseen[i]] for i in told]])
+        taken = best_match(shown @ transport.unit(means).T)
         wish[told] = -torch.inf
         wish[told, taken] = 0.0
-    order = _match(wish)
-    return [w[order] for w in found]
+    order[columns] = columns[best_match(wish)]
+    return order
 
 
 def fit_of_attributes(
@@ -188,11 +262,3 @@ def fit_of_attributes(
     )
     w: Tensor = torch.linalg.solve(scatter + penalty, x.T @ a[owner.labels])  # (D, K)
     return a[list(owner.unseen)] @ ((groups - middle) @ w).T
-
-
-def _match(similarity: Tensor) -> Tensor:
-    """The best bijection: row i goes with column order[i]."""
-    from scipy.optimize import linear_sum_assignment
-
-    order = linear_sum_assignment(similarity.cpu().numpy(), maximize=True)[1]
-    return torch.as_tensor(order, device=similarity.device)

@@ -59,7 +59,12 @@ from protoevfl.method import PREDICTION, Asking, Exchanges, Report, Talk
 from protoevfl.methods import rounds as party_rounds
 from protoevfl.methods import sealed
 from protoevfl.methods import unseen as unseen_classes
-from protoevfl.methods.batch import look, predict_batch
+from protoevfl.methods.batch import (
+    learnt_before,
+    look,
+    predict_batch,
+    predict_by_earlier_batch,
+)
 from protoevfl.methods.joint import log_rates, predict_joint
 from protoevfl.methods.own_model import OwnModelSettings, has_own_model, train_own_model
 from protoevfl.methods.sealed import PartyView, SealedSettings
@@ -546,6 +551,8 @@ class ProtoEVFL:
         scarce = self.unseen.self_training and aligned.shape[1] <= self.unseen.batch_rows
         if enough and (me.unseen or me.rare or scarce):
             p = predict_batch(me, aligned, f, here, width, self.unseen)
+        elif batch and me.unseen and self.unseen.batch and learnt_before(owner, here):
+            p = predict_by_earlier_batch(owner, f, here, width)
         else:
             p = probabilities(owner.head, f, here)
             # classes weighed the same in training: back to their natural rates

@@ -36,7 +36,9 @@ class UnseenSettings:
     turns: int = 2  # of self-training
     kernel_width: float = 1.0  # of the regression, in median squared distances of the aligned rows
     batch_rows: int = 5_000  # at most so many of them a fold, and as many aligned ones
-    least_rows: int = 200  # fewer rows to be predicted: the inductive head decides
+    # fewer rows to be predicted: what an earlier batch taught decides, else the head
+    least_rows: int = 200
+    kept_rows: int = 1_000  # of a batch, for single rows later
     batch_bar: float = 3.3  # strength in the batch from which an unknown class is believed
     pool_bar: float = 3.6  # strength in a pool from which it is
 
