@@ -27,8 +27,9 @@ from protoevfl.audit.record import (
     record_both,
 )
 from protoevfl.bench.run import RunConfig, versions
-from protoevfl.messages import Learn
+from protoevfl.messages import Learn, OpenLabels
 from protoevfl.observer import SILENT, Observer
+from protoevfl.privacy.bounds import randomised_response_guess
 from protoevfl.privacy.policy import PrivacySettings
 
 KNOWN = (0, 1, 4, 10)
@@ -68,8 +69,10 @@ def audit(
     begin()
     real, canary = record_both(config, seeds, canaries=canaries, device=device, warm=warm)
     rounds = rounds_of(real)
+    sealed = any(isinstance(q, OpenLabels) for _, q, _ in real[0].transcript)
     # nothing made of labels was sent and nothing clipped: all three runs are the same
-    one_for_all = plain.method == "proto_evfl" and not rounds and privacy.clip is None
+    nothing_sent = not rounds and not sealed and privacy.clip is None
+    one_for_all = plain.method == "proto_evfl" and nothing_sent
     one_way = undefended = real
     begin()
     if not one_for_all:
@@ -86,7 +89,7 @@ def audit(
     first = real[0]
     owner = first.world.owner
     n, z, passive = len(owner.labels), owner.classes, len(owner.parties) - 1
-    guarded = _promised(privacy, first)
+    alone, together = _guess_bounds(privacy, first, rounds)
     names = {}
     if isinstance(config, OwnRun):
         names = {m: part.encoder.columns for m, part in enumerate(config.prepared.parties)}
@@ -109,8 +112,8 @@ def audit(
         "coalition_epsilon": first.ledger.coalition(range(1, passive + 1))
         if first.ledger.entries
         else None,
-        "guess_bound": privacy.guess_bound(n, z, rounds) if guarded else 1.0,
-        "coalition_guess_bound": privacy.guess_bound(n, z, rounds, passive) if guarded else 1.0,
+        "guess_bound": alone,
+        "coalition_guess_bound": together,
         "utility": {
             "as it is": utility(real),
             "undefended": utility(undefended),
@@ -158,8 +161,7 @@ def attack_records(
     _, privacy = privacy_of(config)
     passive = {f["known"]: f for f in found if f["threat"] == "passive"}
     canaries = {f["threat"]: f for f in hidden}
-    n, z = len(real[0].world.owner.labels), real[0].world.owner.classes
-    bound = privacy.guess_bound(n, z, rounds_of(real)) if _promised(privacy, real[0]) else 1.0
+    bound, _ = _guess_bounds(privacy, real[0], rounds_of(real))
     return [
         {
             **config.identity(),
@@ -193,6 +195,23 @@ def _canary(finding: Mapping[str, Any] | None, i: int) -> float | None:
     """None where no message could be attacked: groups that an oracle names say nothing about single
     people."""
     return finding["worst"]["by_seed"][i] if finding and finding["worst"]["communicates"] else None
+
+
+def _guess_bounds(privacy: PrivacySettings, first: Recording, rounds: int) -> tuple[float, float]:
+    """The best possible rate of right guesses of a label by one party, and by all of them
+    together."""
+    owner = first.world.owner
+    rows, classes, passive = len(owner.labels), owner.classes, len(owner.parties) - 1
+    if any(isinstance(q, OpenLabels) for _, q, _ in first.transcript):
+        # all parties of a sealed run see the same draw: together they know no more than one
+        bound = randomised_response_guess(privacy.sealed_epsilon, classes)
+        return bound, bound
+    if not _promised(privacy, first):
+        return 1.0, 1.0
+    return (
+        privacy.guess_bound(rows, classes, rounds),
+        privacy.guess_bound(rows, classes, rounds, passive),
+    )
 
 
 def _promised(privacy: PrivacySettings, first: Recording) -> bool:

@@ -15,6 +15,7 @@ from protoevfl.audit.record import Recording, method_of
 from protoevfl.bench.run import RunConfig
 from protoevfl.federation.border import noise_of
 from protoevfl.messages import Embeddings, Learned, Statistics
+from protoevfl.privacy.attacks.class_sums import made_up_features, sealed_labels
 from protoevfl.privacy.attacks.gradients import condensed
 from protoevfl.privacy.attacks.inversion import invert
 from protoevfl.privacy.attacks.membership import told_apart
@@ -68,12 +69,14 @@ def seen_by(recording: Recording) -> dict[int, View]:
 
 
 def threats(groups: list[list[Case]], rounds: int) -> dict[str, list[Case]]:
-    """The attackers by threat model; a malicious party needs rounds to draw anything out."""
+    """The attackers by threat model; a malicious party needs rounds, or sealed labels, to draw
+    anything out."""
     joint = [
         Case(g[0].seed, together(c.view for c in g), g[0].labels) for g in groups if len(g) > 1
     ]
     found = {"passive": [case for group in groups for case in group], "colluding": joint}
-    found["malicious"] = [group[0] for group in groups] if rounds else []
+    asked = rounds or sealed_labels(groups[0][0].view) is not None
+    found["malicious"] = [group[0] for group in groups] if asked else []
     return {threat: some for threat, some in found.items() if some}
 
 
@@ -101,7 +104,11 @@ def findings(
 
 def extra(threat: str, privacy: PrivacySettings, width: int, rounds: int) -> Extra | None:
     """What a malicious party does on top."""
-    return malicious(privacy, width, rounds, noise_of) if threat == "malicious" else None
+    if threat != "malicious":
+        return None
+    if rounds:
+        return malicious(privacy, width, rounds, noise_of)
+    return lambda case, side: made_up_features(case.view, side)
 
 
 def _sent(recording: Recording, party: int) -> list[Tensor]:

@@ -55,7 +55,8 @@ class OwnRun:
         """The same with nothing made of labels sent down, by Proto-EVFL where it is another."""
         facts = method_facts(self.chosen)
         mine = self.method == "proto_evfl"
-        settings = {**facts["settings"], "rounds.count": 0} if mine else {"rounds.count": 0}
+        silent = {"rounds.count": 0, "columns": "open"}  # a sealed run sends labels down, sealed
+        settings = {**facts["settings"], **silent} if mine else silent
         method = method_from({"name": "proto_evfl", "settings": settings})
         return replace(self, chosen=method, privacy=PrivacySettings())
 

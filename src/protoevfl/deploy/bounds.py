@@ -71,7 +71,7 @@ BOUNDS: Mapping[str, Bounds] = {
         "unseen.components": (1, 40),
         "unseen.pool_rows": (100, 100_000),
         "unseen.groups": (1, 32),
-        "sealed.levels": (2, 4),
+        "sealed.levels": (2, 5),
         "sealed.most_of_number": (0.0, 0.5),
         "sealed.most_of_category": (0.0, 0.5),
     },

@@ -18,6 +18,7 @@ docs/methods/proto_evfl.md gives every field, its reason and its ablation.
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -67,7 +68,8 @@ from protoevfl.methods.batch import (
 )
 from protoevfl.methods.joint import log_rates, predict_joint
 from protoevfl.methods.own_model import OwnModelSettings, has_own_model, train_own_model
-from protoevfl.methods.sealed import PartyView, SealedSettings
+from protoevfl.methods.sealed import PartyView
+from protoevfl.methods.sealed_grain import SealedSettings
 from protoevfl.methods.settings import RoundSettings
 from protoevfl.methods.stacking import predict_stacked
 from protoevfl.methods.table_features import learn_features, table_features
@@ -198,7 +200,17 @@ class ProtoEVFL:
         further = cohort.rows.further
         shared = [cohort.rows.aligned] + ([] if further is None else [further])
         features = self.embed(cohort, torch.cat(shared, 1))
-        return PartyView(cohort, rows, self.embed(cohort, rows), features)
+        return PartyView(cohort, rows, self.embed(cohort, rows), features, self.blocks_of(cohort))
+
+    def blocks_of(self, cohort: Cohort) -> tuple[tuple[int, int], ...]:
+        """Where each layer of an image's features lies, then all of them; () for tables."""
+        if cohort.rows.spans is not None or len(self.layers) == 1:
+            return ()
+        one = cohort.rows.aligned[:, :1]
+        ends = [0]
+        for layer in self.layers:
+            ends.append(ends[-1] + embed(cohort.net, one, (layer,)).shape[-1])
+        return (*pairwise(ends), (0, ends[-1]))
 
     def embed(self, cohort: Cohort, rows: Tensor, layers: tuple[str, ...] | None = None) -> Tensor:
         """What leaves of these rows: features, a few numbers, or layers side by side (all that are

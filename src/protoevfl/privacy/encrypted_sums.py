@@ -39,6 +39,7 @@ KEY_BITS = 2048
 NUMBER_BYTES = KEY_BITS // 8  # of a number modulo n
 CIPHER_BYTES = 2 * NUMBER_BYTES  # of a number modulo n^2
 LEVEL_BITS = 11  # of a quantised feature
+FOLDS = 5  # parts of the shared rows that are summed apart
 ROW_BITS = 17
 MOST_ROWS = 1 << ROW_BITS
 SLOT = LEVEL_BITS + ROW_BITS

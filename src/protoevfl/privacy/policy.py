@@ -89,6 +89,11 @@ class PrivacySettings:
             raise UserError(f"privacy.delta must lie between 0 and 1, not {self.delta!r}")
 
     @property
+    def sealed_epsilon(self) -> float:
+        """Of the labels that a sealed run encrypts: they are always randomised."""
+        return self.label_epsilon or SEALED_EPSILON
+
+    @property
     def guards_labels(self) -> bool:
         """Whether prototypes are made by the guard under a promise."""
         return max(self.prototype_noise, self.class_noise) > 0 or self.label_epsilon is not None
@@ -134,7 +139,8 @@ class OwnerGuard:
         epsilon = self.settings.label_epsilon
         every = self.labels if self.further is None else torch.cat([self.labels, self.further])
         # drawn once: a row says the same to all who have it; what is sealed is always randomised
-        self.randomised = randomise(every, self.classes, epsilon or SEALED_EPSILON, self.noise)
+        sealed_epsilon = self.settings.sealed_epsilon
+        self.randomised = randomise(every, self.classes, sealed_epsilon, self.noise)
         if epsilon is not None:
             every = self.randomised
         self.shared = every[: len(self.labels)]

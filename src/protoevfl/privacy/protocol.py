@@ -20,6 +20,7 @@ from torch import Tensor
 from protoevfl.core.prototypes import class_means
 from protoevfl.messages import Embeddings, Learn
 from protoevfl.privacy.attacks.chosen_embeddings import chosen_embeddings
+from protoevfl.privacy.attacks.class_sums import class_sums
 from protoevfl.privacy.attacks.collusion import collusion
 from protoevfl.privacy.attacks.gradients import gradient_attacks
 from protoevfl.privacy.attacks.linear_system import linear_system
@@ -31,8 +32,14 @@ from protoevfl.privacy.policy import OwnerGuard, PrivacySettings
 from protoevfl.privacy.scores import Score, interval, score
 from protoevfl.privacy.view import Attack, Guess, Known, View, know
 
-PASSIVE: tuple[Attack, ...] = (nearest_prototype, linear_system, model_completion, gradient_attacks)
-COLLUDING: tuple[Attack, ...] = (collusion, model_completion, gradient_attacks)
+PASSIVE: tuple[Attack, ...] = (
+    nearest_prototype,
+    linear_system,
+    class_sums,
+    model_completion,
+    gradient_attacks,
+)
+COLLUDING: tuple[Attack, ...] = (collusion, class_sums, model_completion, gradient_attacks)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,13 @@ FEW = (
     'place of their columns (columns = "few"); how much these tell of each column is measured below. '
     "Labels, row ids and model weights do not cross."
 )
+SEALED = (
+    "Of each shared row, and of each row to be predicted, the parties sent one score per class in a "
+    'few steps (columns = "sealed"); how much these tell of each column is measured below. OpenLabels '
+    "stands for SealedLabels, SealedSums and OpenedSums: a simulation sums randomised labels without "
+    "encryption, which gives the same numbers, and the attacks see no more than those sums. Exact "
+    "labels, columns, row ids and model weights do not cross."
+)
 COLUMNS = (
     "Each column as the label owner can rebuild it. It is taken to know four fifths of the rows with "
     "their columns, learns a decoder (the best of linear, kernel and nearest rows) and rebuilds the "
@@ -242,7 +249,7 @@ def _notes(facts: Facts) -> tuple[str, ...]:
         said.append(RATES)
     # `SendFeatures` has no bytes to count
     if facts["config"].get("labels") == "all" and facts.get("columns"):
-        said.append(FEATURES if facts["level"] == "open" else FEW)
+        said.append({"open": FEATURES, "few": FEW, "sealed": SEALED}[facts["level"]])
     elif not kinds & {"gradients", "parameters"}:
         said.append(
             "Raw columns, labels, row ids and model weights are not among the message types of "

@@ -23,6 +23,7 @@ from protoevfl.messages import (
     ForwardBatch,
     Learn,
     Learned,
+    OpenLabels,
 )
 from protoevfl.privacy.learners import centroids, kmeans
 from protoevfl.privacy.view import Guess, Known, View
@@ -77,7 +78,7 @@ def condensed(view: View) -> View:
     kept = tuple(
         e
         for e in view.exchanges
-        if isinstance(e.request, Learn)
+        if isinstance(e.request, Learn | OpenLabels)
         or (
             isinstance(e.reply, Embeddings | Learned)
             and len(e.reply.values) == view.rows

@@ -1,0 +1,355 @@
+"""What leaves of a sealed score: how coarse it is, and which way it points, so that no column can be
+rebuilt from it beyond a party's bounds (the party's audit of itself).
+
+    candidates   where a score is cut: CUTS, at quantiles of the party's own scores
+    pushed       w = (A + sum_j gamma_j k_j k_j')^-1 c: away from a column j that is told too well;
+                 A shrunken covariance, c contrast of the classes, k_j covariance with the column
+    chosen       of those within the bounds the one that keeps most of the exact score (correlation)
+
+Steering away costs less than replacing scores by random ones: what is given up is the part of the
+score along the column, not a share of all of it (docs/notes/sealed.md). Draws are what is left where
+no direction stays within the bounds; then nothing is sent.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from protoevfl.errors import UserError
+from protoevfl.privacy.gives_away import LEAST_ROWS, SelfAuditError, gives_away
+
+# quantiles of the party's own scores where a score is cut
+NOWHERE: tuple[float, ...] = ()
+GROUPS = (-1.0,)  # no quantile: into the two groups that the scores fall into by themselves
+CUTS: tuple[tuple[float, ...], ...] = (
+    NOWHERE,
+    (0.4, 0.65, 0.8, 0.92),
+    (0.5, 0.75, 0.9),
+    (0.6, 0.9),
+    (0.5, 0.85),
+    (0.85,),
+    GROUPS,
+)
+DRAWN = (0.05, 0.1, 0.2, 0.4)  # shares of two groups' scores that are replaced by random ones
+ANY_LEVEL = 0  # a score that is cut nowhere
+MOST_LEVELS = max(len(cuts) for cuts in CUTS) + 1
+FIRST_PUSH, PUSH, TURNS = 0.06, 1.3, 22  # gamma in units of 1 / k' A^-1 k: first, factor, how often
+LEAST_KEPT = 0.02  # squared correlation with the exact score under which sending says nothing
+AUDITED = 20_000  # own rows on which a party measures what scores give away
+MOST_PATTERNS = 64  # of what is sent, up to which the best decoder is known; else by experiment
+LEAST_OF_VALUE = 10  # rows of a category's value under which it is not counted
+
+
+@dataclass(frozen=True)
+class SealedSettings:
+    """The sealed level: what a party sends are scores, after it has audited itself."""
+
+    levels: int = MOST_LEVELS  # most values a score can take; 0: any
+    most_of_number: float = 0.4  # R^2 of any number that may be rebuilt from what is sent
+    most_of_category: float = 0.5  # of the way from chance to certainty, for any category
+
+    def __post_init__(self) -> None:
+        if self.levels != ANY_LEVEL and not 2 <= self.levels <= MOST_LEVELS:
+            raise UserError(
+                f"sealed.levels must be 0 (any value) or 2 to {MOST_LEVELS}, not {self.levels}"
+            )
+        if not (0 < self.most_of_number <= 1 and 0 < self.most_of_category <= 1):
+            raise UserError(
+                "sealed.most_of_number and sealed.most_of_category must lie above 0, at most 1"
+            )
+
+    @property
+    def cuts(self) -> list[tuple[float, ...]]:
+        """From fine to coarse."""
+        if self.levels == ANY_LEVEL:
+            return list(CUTS)
+        return [cuts for cuts in CUTS if cuts and len(cuts) < self.levels]
+
+
+# ---------------------------------------------------------------- a score in steps
+
+
+@dataclass(frozen=True)
+class Grain:
+    """What leaves of a score: the level it lies in; now and then, as a keyed hash of the row decides,
+    one drawn from the party's own rows instead. The same row always gives the same answer, so asking
+    again averages nothing out."""
+
+    edges: Tensor  # (K, L - 1) rising
+    levels: Tensor  # (K, L): mean of the party's own scores there; L = 0: the score itself
+    shares: Tensor  # (K, L) of the party's own rows
+    flip: float  # share of scores that are drawn
+    salt: int
+
+    @classmethod
+    def of(cls, scores: Tensor, cuts: tuple[float, ...], flip: float, salt: int) -> "Grain":
+        """Levels of the party's own scores (n, K), cut at these quantiles."""
+        own = _sample(scores)
+        width = own.shape[1]
+        if not cuts:
+            nothing = own.new_zeros(width, 0)
+            return cls(nothing, nothing, nothing, 0.0, salt)
+        if cuts == GROUPS:
+            edges = _between_groups(own)
+        else:
+            edges = torch.quantile(own, own.new_tensor(cuts), 0).T.contiguous()
+        place = _reached(own, edges)
+        member = torch.nn.functional.one_hot(place, len(cuts) + 1).to(own)  # (n, K, L)
+        shares = member.mean(0)
+        levels = (member * own[..., None]).mean(0) / shares.clamp(min=1e-12)
+        return cls(edges, levels, shares, flip, salt)
+
+    def __call__(self, scores: Tensor, rows: Tensor) -> Tensor:
+        """(n, K) of scores (n, K); rows (n, ...) are what the draw depends on."""
+        if not self.levels.shape[1]:
+            return scores
+        place = _reached(scores, self.edges)
+        if self.flip:
+            uniform = _row_uniforms(rows, 2 * scores.shape[1], self.salt).to(scores)
+            chance, which = uniform.chunk(2, 1)
+            drawn = _reached(which, self.shares.cumsum(1)[:, :-1])
+            place = torch.where(chance < self.flip, drawn, place)
+        return self.levels.T.gather(0, place)
+
+
+def _reached(numbers: Tensor, edges: Tensor) -> Tensor:
+    """(n, K), (K, E) -> (n, K): how many edges a number reaches."""
+    return (numbers[..., None] >= edges).sum(-1)
+
+
+def _between_groups(scores: Tensor, turns: int = 50) -> Tensor:
+    """Edges (K, 1) half way between the means of both sides: Lloyd's quantiser of scores (n, K)."""
+    edges = scores.mean(0)
+    for _ in range(turns):
+        above = (scores >= edges).to(scores)
+        counts = above.sum(0)
+        high = (scores * above).sum(0) / counts.clamp(min=1)
+        low = (scores * (1 - above)).sum(0) / (len(scores) - counts).clamp(min=1)
+        both = (counts > 0) & (counts < len(scores))
+        edges = torch.where(both, (high + low) / 2, edges)
+    return edges[:, None]
+
+
+def _row_uniforms(rows: Tensor, count: int, salt: int) -> Tensor:
+    """(n, count) in [0, 1): a keyed hash of each row's values."""
+    key = salt.to_bytes(8, "big", signed=True)
+    plain = rows.detach().cpu().float().flatten(1).contiguous().numpy()
+    draws = b"".join(hashlib.shake_256(key + row.tobytes()).digest(4 * count) for row in plain)
+    words = np.frombuffer(draws, "<u4").astype(np.float64) / 2.0**32
+    return torch.from_numpy(words).view(len(rows), count)
+
+
+def _sample(rows: Tensor, most: int = 100_000) -> Tensor:
+    """At most so many of the rows (n, ...), evenly spread."""
+    places = torch.linspace(0, len(rows) - 1, min(len(rows), most), device=rows.device)
+    return rows[places.round().long()]
+
+
+# ---------------------------------------------------------------- the audit
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Directions (F, d, K), the last one for rows to be predicted, and the grain of their scores."""
+
+    directions: Tensor
+    grain: Grain
+
+
+def choose(
+    own: Tensor,
+    columns: Mapping[str, Tensor],
+    unpushed: Tensor,
+    aim: "Aim | None",
+    salt: int,
+    settings: SealedSettings,
+) -> Candidate:
+    """The candidate within the bounds that keeps most of the exact score; SelfAuditError where none
+    is. Every direction is tried, because made-up sums may steer a single one.
+
+    own        (n, d) standardised features of the party's own rows
+    columns    the same rows as `gives_away` takes them
+    unpushed   (F, d, K) directions
+    aim        what it takes to push them away from columns; None: they are taken as they are
+    """
+    places = torch.linspace(0, len(own) - 1, min(len(own), AUDITED)).round().long().to(own.device)
+    tried = own[places]
+    audit = Audit({name: column[places] for name, column in columns.items()}, settings)
+    exact = tried @ unpushed[-1]
+    within = (
+        (_kept(found, tried, exact), found)
+        for found in _within_bounds(own, tried, audit, unpushed, aim, salt, settings)
+    )
+    useful = (pair for pair in within if pair[0] > LEAST_KEPT)
+    if aim is None:  # from fine to coarse
+        best = next(useful, None)
+    else:
+        best = max(useful, key=lambda pair: pair[0], default=None)
+    if best is not None:
+        return best[1]
+    for share in DRAWN:
+        drawn = Candidate(unpushed, Grain.of(own @ unpushed[-1], GROUPS, share, salt))
+        scores = audit.scores(tried, unpushed, drawn.grain)
+        if max(scores.values()) <= 1 and _kept(drawn, tried, exact) > LEAST_KEPT:
+            return drawn
+    name = max(scores, key=scores.__getitem__)
+    raise SelfAuditError(
+        f"even the coarsest scores would give away '{name}', {scores[name]:.1f} times what the "
+        f"bounds allow (sealed.most_of_number = {settings.most_of_number:g}, "
+        f"sealed.most_of_category = {settings.most_of_category:g}); nothing is sent"
+    )
+
+
+def _within_bounds(
+    own: Tensor,
+    tried: Tensor,
+    audit: "Audit",
+    unpushed: Tensor,
+    aim: "Aim | None",
+    salt: int,
+    settings: SealedSettings,
+) -> Iterator[Candidate]:
+    for cuts in settings.cuts:
+        directions = unpushed
+        first = Grain.of(own @ unpushed[-1], cuts, 0.0, salt)
+        if cuts == GROUPS:  # pushed scores fall into other groups: the shares are kept
+            cuts = tuple((1 - first.shares[:, -1].mean(0, keepdim=True)).tolist())
+        strength: dict[str, float] = {}
+        for _ in range(TURNS if aim is not None else 1):
+            grain = Grain.of(own @ directions[-1], cuts, 0.0, salt) if strength else first
+            scores = audit.scores(tried, directions, grain)
+            over = [name for name, score in scores.items() if score > 1]
+            if not over:
+                yield Candidate(directions, grain)
+                break
+            strength |= {name: max(FIRST_PUSH, PUSH * strength.get(name, 0.0)) for name in over}
+            if aim is not None:
+                directions = aim.pushed(strength)
+
+
+def _kept(found: Candidate, tried: Tensor, exact: Tensor) -> float:
+    """Squared correlation of what would leave with the exact scores (n, K), mean over K."""
+    sent = found.grain(tried @ found.directions[-1], tried)
+    a, b = (x - x.mean(0) for x in (sent, exact))
+    shared = (a * b).mean(0).square() / (a.square().mean(0) * b.square().mean(0)).clamp(min=1e-12)
+    return float(shared.mean())
+
+
+class Aim:
+    """Directions (F, d, K) pushed away from columns.
+
+    shrunken     A (d, d)
+    contrasts    (F, d, K), of the classes
+    covariance   (d, d) of the features of own rows (n, d), by which scores get their spread
+    """
+
+    def __init__(
+        self,
+        shrunken: Tensor,
+        contrasts: Tensor,
+        covariance: Tensor,
+        own: Tensor,
+        columns: Mapping[str, Tensor],
+        spread: float,
+    ) -> None:
+        centred = own - own.mean(0)
+        across = {name: centred.T @ _target(c).to(own) / len(own) for name, c in columns.items()}
+        widths = [k.shape[1] for k in across.values()]
+        solved = torch.linalg.solve(shrunken, torch.cat(list(across.values()), 1))
+        self.columns = {
+            name: (k, part)
+            for (name, k), part in zip(across.items(), solved.split(widths, 1), strict=True)
+        }
+        self.plain = torch.linalg.solve(shrunken, contrasts)
+        self.covariance, self.spread = covariance, spread
+
+    def pushed(self, strength: Mapping[str, float]) -> Tensor:
+        """Woodbury: only the columns that are pushed away from enter a system of equations."""
+        across, solved, weight = [], [], []
+        for name, share in strength.items():
+            k, part = self.columns[name]
+            across.append(k)
+            solved.append(part)
+            unit = float((k * part).sum().clamp(min=1e-12))
+            weight += [unit / share] * k.shape[1]
+        k, part = torch.cat(across, 1), torch.cat(solved, 1)
+        inner = k.T @ part + torch.diag(k.new_tensor(weight))
+        directions = self.plain - part @ torch.linalg.solve(inner, k.T @ self.plain)
+        return with_spread(directions, self.covariance, self.spread)
+
+
+def with_spread(directions: Tensor, covariance: Tensor, spread: float) -> Tensor:
+    """Directions (..., d, K) whose scores have this standard deviation."""
+    variance = (directions * (covariance @ directions)).sum(-2, keepdim=True)
+    scaled: Tensor = spread * directions / variance.sqrt().clamp(min=1e-9)
+    return scaled
+
+
+def _target(column: Tensor) -> Tensor:
+    """(n, p) standardised: a number, or a category's values as 0/1."""
+    if column.is_floating_point():
+        x = column.double().reshape(len(column), -1)
+    else:
+        codes = torch.unique(column, return_inverse=True)[1]
+        x = torch.nn.functional.one_hot(codes).double()
+    centred: Tensor = (x - x.mean(0)) / x.std(0).clamp(min=0.05)
+    return centred
+
+
+class Audit:
+    """What scores give away of each column, as multiples of a party's bounds."""
+
+    def __init__(self, columns: Mapping[str, Tensor], settings: SealedSettings) -> None:
+        self.columns = columns
+        self.bound = {
+            name: settings.most_of_number if c.is_floating_point() else settings.most_of_category
+            for name, c in columns.items()
+        }
+
+    def scores(self, tried: Tensor, directions: Tensor, grain: Grain) -> dict[str, float]:
+        """{column: the largest multiple of its bound} over directions (F, d, K), on rows (n, d)."""
+        worst = dict.fromkeys(self.columns, 0.0)
+        for direction in directions:
+            found = self.rebuilt(grain(tried @ direction, tried))
+            for name, score in found.items():
+                worst[name] = max(worst[name], score / self.bound[name])
+        return worst
+
+    def rebuilt(self, sent: Tensor) -> dict[str, float]:
+        """What is rebuilt of each column from what is sent (n, K)."""
+        if len(sent) < LEAST_ROWS:
+            raise SelfAuditError(
+                f"{len(sent)} own rows are too few to measure what scores would give away; nothing "
+                "is sent"
+            )
+        patterns, place = torch.unique(sent, dim=0, return_inverse=True)
+        if len(patterns) > MOST_PATTERNS:
+            return gives_away(self.columns, sent)
+        return {name: best_guess(column, place) for name, column in self.columns.items()}
+
+
+def best_guess(column: Tensor, place: Tensor) -> float:
+    """What the best of all decoders rebuilds of a column where only `place` (n,), one of a few
+    patterns, is sent: the mean of each pattern, or the value that has the largest share of its rows
+    there. R^2, or the way from chance to certainty; pixels (n, p) together."""
+    count = int(place.max()) + 1
+    if not column.is_floating_point():
+        codes = torch.unique(column, return_inverse=True)[1]
+        table = torch.bincount(codes * count + place, minlength=count * (int(codes.max()) + 1))
+        table = table.view(-1, count).double()  # values x patterns
+        often = table[table.sum(1) >= LEAST_OF_VALUE]
+        if len(often) < 2:
+            return 0.0
+        recall = (often / often.sum(1, keepdim=True)).amax(0).sum() / len(often)
+        return float((recall - 1 / len(often)) / (1 - 1 / len(often)))
+    x = column.double().reshape(len(column), -1)
+    total = (x - x.mean(0)).square().sum()
+    if total <= 1e-9 * len(x):
+        return 0.0
+    sums = x.new_zeros(count, x.shape[1]).index_add(0, place, x)
+    means = sums / torch.bincount(place, minlength=count)[:, None]
+    return float(1 - (x - means[place]).square().sum() / total)

@@ -1,0 +1,134 @@
+"""How coarse a sealed score is and which way it points: within the bounds, as near to the exact score as
+they allow."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from protoevfl.errors import UserError
+from protoevfl.methods.sealed_grain import (
+    GROUPS,
+    Aim,
+    Audit,
+    Candidate,
+    Grain,
+    SealedSettings,
+    best_guess,
+    choose,
+    with_spread,
+)
+from protoevfl.privacy.gives_away import SelfAuditError, columns_of, gives_away
+from tests.methods.test_sealed import NUMBERS, SPANS, world
+
+
+def test_the_best_guess_is_no_worse_than_decoders_that_learn() -> None:
+    table = world()[0][1]
+    place = (table.pool[:, 0] > 0.5).long() + 2 * table.pool[:, 4].long()
+    columns = columns_of(table.pool, SPANS, NUMBERS)
+    learnt = gives_away(columns, place[:, None].float())
+    for name, column in columns.items():
+        assert best_guess(column, place) > learnt[name] - 0.02
+    assert best_guess(place, place) == 1
+    assert best_guess(columns["column 4"], torch.zeros_like(place)) < 1e-9
+
+
+# ---------------------------------------------------------------- grain
+
+
+def test_levels_are_the_nearest_and_draws_repeat_for_the_same_row() -> None:
+    scores = torch.cat([torch.randn(500) - 3, torch.randn(100) + 3])[:, None].double()
+    grain = Grain.of(scores, GROUPS, 0.0, 1)
+    torch.testing.assert_close(
+        grain.levels[0], torch.stack([scores[:500].mean(), scores[500:].mean()]), atol=0.1, rtol=0
+    )
+    assert set(grain(scores, scores)[:, 0].tolist()) <= set(grain.levels[0].tolist())
+    flipping = replace(grain, flip=0.3)
+    first, second = flipping(scores, scores), flipping(scores.flip(0), scores.flip(0)).flip(0)
+    assert torch.equal(first, second)
+    changed = float((first != grain(scores, scores)).float().mean())
+    assert 0.02 < changed < 0.2, "a draw often gives the same level"
+    other = replace(flipping, salt=2)(scores, scores)
+    assert not torch.equal(first, other)
+
+
+def test_two_groups_are_found_where_most_rows_have_the_lowest_score() -> None:
+    scores = (torch.arange(100) >= 70).double()[:, None]
+    assert Grain.of(scores, GROUPS, 0.0, 1).levels.tolist() == [[0.0, 1.0]]
+
+
+def test_a_constant_score_has_levels_too() -> None:
+    grain = Grain.of(torch.zeros(50, 1).double(), GROUPS, 0.0, 1)
+    assert np.unique(grain(torch.zeros(3, 1).double(), torch.zeros(3, 1))).tolist() == [0.0]
+
+
+# ---------------------------------------------------------------- the choice
+
+ROWS = 4000
+
+
+def features() -> Tensor:
+    """Six standardised numbers; the first two go together."""
+    x = torch.randn(ROWS, 6, generator=torch.Generator().manual_seed(0)).double()
+    x[:, 1] += x[:, 0]
+    return (x - x.mean(0)) / x.std(0)
+
+
+def chosen(contrast: list[float], pushes: bool = True, **bounds: float) -> tuple[Candidate, Audit]:
+    """The candidate for a contrast of two classes, the same in all folds."""
+    own = features()
+    covariance = own.T @ own / ROWS
+    shrunken = covariance + 0.1 * torch.eye(6).double()
+    contrasts = torch.tensor(contrast).double()[None, :, None].expand(6, -1, 1)
+    columns = {f"column {j}": own[:, j] for j in range(6)}
+    settings = SealedSettings(**bounds)  # type: ignore[arg-type]
+    aim = Aim(shrunken, contrasts, covariance, own, columns, 3.0) if pushes else None
+    plain = with_spread(torch.linalg.solve(shrunken, contrasts), covariance, 3.0)
+    return choose(own, columns, plain, aim, 1, settings), Audit(columns, settings)
+
+
+def test_the_choice_is_within_the_bounds_and_pushing_away_keeps_more_than_draws() -> None:
+    contrast = [2.0, 2.0, 0.5, 0.5, 0.5, 0.5]
+    exact = features() @ torch.tensor(contrast).double()
+    kept = []
+    for pushes in (True, False):
+        found, audit = chosen(contrast, pushes, most_of_number=0.3)
+        own = features()
+        assert max(audit.scores(own, found.directions, found.grain).values()) <= 1
+        sent = found.grain(own @ found.directions[-1], own)[:, 0]
+        kept.append(float(torch.corrcoef(torch.stack([sent, exact]))[0, 1]))
+    assert kept[0] > kept[1] + 0.02
+
+
+def test_wide_bounds_leave_the_direction_as_it_is_and_take_the_finest_levels() -> None:
+    found, _ = chosen([1.0, 0.0, 1.0, 1.0, 1.0, 1.0], most_of_number=1.0)
+    assert found.grain.levels.shape == (1, 5)
+    assert found.grain.flip == 0
+
+
+def test_fewer_levels_are_taken_where_no_more_may_be() -> None:
+    found, _ = chosen([1.0] * 6, most_of_number=1.0, levels=3)
+    assert found.grain.levels.shape == (1, 3)
+
+
+def test_a_score_that_is_one_column_is_refused() -> None:
+    """Draws of two in five scores leave more of it than a tenth."""
+    own = features()[:, :1]
+    columns = {"the column": (own[:, 0] > 0).long()}
+    with pytest.raises(SelfAuditError, match="'the column'"):
+        choose(
+            own,
+            columns,
+            torch.ones(6, 1, 1).double(),
+            None,
+            1,
+            SealedSettings(most_of_category=0.1),
+        )
+
+
+@pytest.mark.parametrize("wrong", [{"levels": 1}, {"levels": 6}, {"most_of_number": 0.0}])
+def test_settings_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=r"sealed\."):
+        SealedSettings(**wrong)  # type: ignore[arg-type]
