@@ -103,7 +103,11 @@ def test_imports_go_one_way(path: Path) -> None:
 def test_optional_packages_are_imported_where_they_are_used(path: Path) -> None:
     for module, inside in imports(ast.parse(path.read_text())):
         name = module.split(".")[0]
-        assert inside or name not in OPTIONAL, f"import {name} inside the function that uses it"
+        # the questions of the service are models of pydantic; only its own process imports them
+        of_service = name == "pydantic" and part_of(path) == "serve"
+        assert inside or of_service or name not in OPTIONAL, (
+            f"import {name} inside the function that uses it"
+        )
         if name == "nvflare":
             assert path.relative_to(ROOT).as_posix() in (
                 "federation/engines/nvflare.py",

@@ -124,6 +124,8 @@ def _check_can_submit(kit: Kit, spec: JobSpec) -> None:
         raise UserError(
             f"jobs are submitted with the kit of the active party, {kit.identity.active}"
         )
+    if spec.task == "serve":
+        raise UserError(f"a run is served by `protoevfl deploy serve {spec.base}`, not by a job")
     unknown = sorted(set(spec.parties) - set(kit.identity.parties))
     if unknown or spec.active != kit.identity.active:
         raise UserError(
