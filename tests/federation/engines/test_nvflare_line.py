@@ -56,12 +56,12 @@ class Context:
         return self.cell
 
 
-def test_the_line_opens_when_the_party_has_joined(tmp_path: Path) -> None:
+def test_the_line_opens_when_the_party_is_connected(tmp_path: Path) -> None:
     cell = Cell()
     component = nvflare_line.Line(f"{__name__}:open_here")
     component.handle_event(EventType.BEFORE_CLIENT_REGISTER, Context(tmp_path, cell))
     assert not hasattr(cell, "registered")
-    component.handle_event(EventType.SYSTEM_START, Context(tmp_path, cell))
+    component.handle_event(EventType.SYSTEM_BOOTSTRAP, Context(tmp_path, cell))
     assert opened == [tmp_path]
     channel, topic, answer = cell.registered
     assert (channel, topic) == (nvflare_line.CHANNEL, nvflare_line.TOPIC)

@@ -2,7 +2,7 @@
 
 A job of NVFlare takes seconds to start and dies with any of its processes; a service cannot. The
 main process of a party stays connected to the hub, and NVFlare connects it again by itself when
-either of the two was restarted. `Line` is a component of a party's kit: when the party has joined it
+either of the two was restarted. `Line` is a component of a party's kit: when the party is connected it
 calls the function named in the (signed) kit with a way to ask other parties, and every frame that
 arrives goes to the function that it returned. Frames are sealed end to end (deploy/seal.py); the line
 only carries them.
@@ -34,7 +34,7 @@ def _line() -> type:
     from nvflare.apis.fl_constant import FLContextKey
 
     class Line(FLComponent):  # type: ignore[misc]
-        """In a party's main process: opens the line when the party has joined the hub."""
+        """In a party's main process: opens the line when the party is connected to the hub."""
 
         def __init__(self, opens: str) -> None:
             """opens: module:function(kit folder, ask) -> answer."""
@@ -42,7 +42,8 @@ def _line() -> type:
             self.opens = opens
 
         def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-            if event_type != EventType.SYSTEM_START:
+            # the earliest moment: what answers loads while the party joins
+            if event_type != EventType.SYSTEM_BOOTSTRAP:
                 return
             module, function = self.opens.split(":")
             root = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())
