@@ -53,15 +53,17 @@ def figures(federation: Federation, world: World, number: int) -> dict[str, Any]
     if not unseen:
         return found
     alone = method.decide(replace(undeclared, open=False), f, everyone)
-    found["without_slot"] = metrics.evaluate(alone, truth, unseen)["seen_accuracy"]
+    found["without_slot"] = metrics.evaluate(alone.cpu(), truth, unseen)["seen_accuracy"]
     half = f.shape[1] // 2
     later = replace(owner, memory=dict(owner.memory), examples={})
     method.decide(later, f[:, :half], everyone)
     few = [method.decide(later, part, everyone) for part in f[:, half:].split(100, dim=1)]
     batch = method.decide(later, f[:, half:], everyone)
     found["single_rows"] = {
-        "harmonic_mean": metrics.evaluate(torch.cat(few), truth[half:], unseen)["harmonic_mean"],
-        "as_a_batch": metrics.evaluate(batch, truth[half:], unseen)["harmonic_mean"],
+        "harmonic_mean": metrics.evaluate(torch.cat(few).cpu(), truth[half:], unseen)[
+            "harmonic_mean"
+        ],
+        "as_a_batch": metrics.evaluate(batch.cpu(), truth[half:], unseen)["harmonic_mean"],
     }
     return found
 
