@@ -37,7 +37,11 @@ def figures(federation: Federation, world: World, number: int) -> dict[str, Any]
     sent = federation.query_embeddings(number)
     f = torch.stack([sent[m].to(owner.device) for m in owner.parties])
     everyone = torch.ones(len(owner.parties), dtype=torch.bool, device=owner.device)
-    truth, unseen = world.labels.query, world.labels.unseen
+    unseen = world.labels.unseen
+    # test rows may be sorted by class
+    order = torch.randperm(f.shape[1], generator=torch.Generator().manual_seed(world.seed))
+    f, truth = f[:, order.to(f.device)], world.labels.query[order]
+    owner = replace(owner, examples={})  # their rows have moved
     start = time.perf_counter()
     method.decide(owner, f, everyone).cpu()
     found: dict[str, Any] = {"predict_seconds": time.perf_counter() - start}
@@ -55,7 +59,7 @@ def figures(federation: Federation, world: World, number: int) -> dict[str, Any]
     alone = method.decide(replace(undeclared, open=False), f, everyone)
     found["without_slot"] = metrics.evaluate(alone.cpu(), truth, unseen)["seen_accuracy"]
     half = f.shape[1] // 2
-    later = replace(owner, memory=dict(owner.memory), examples={})
+    later = replace(owner, memory=dict(owner.memory))
     method.decide(later, f[:, :half], everyone)
     few = [method.decide(later, part, everyone) for part in f[:, half:].split(100, dim=1)]
     batch = method.decide(later, f[:, half:], everyone)

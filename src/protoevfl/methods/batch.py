@@ -194,7 +194,7 @@ def predict_batch(
         said = sharpened(p)
         p = taught([unseen.self_training * said[half] for half in halves])
     p = ridge.as_sure(p, confidence)  # self-training makes surer than it makes better
-    if owner.unseen:
+    if owner.unseen and bool(here.all()):
         some = close[: unseen.kept_rows]
         taught_by = torch.cat([labels, sharpened(p[some])])
         weight = torch.cat([labels.new_ones(known), labels.new_full((len(some),), 1.0)])
