@@ -37,7 +37,11 @@ def figures(federation: Federation, world: World, number: int) -> dict[str, Any]
     sent = federation.query_embeddings(number)
     f = torch.stack([sent[m].to(owner.device) for m in owner.parties])
     everyone = torch.ones(len(owner.parties), dtype=torch.bool, device=owner.device)
-    truth, unseen = world.labels.query, world.labels.unseen
+    unseen = world.labels.unseen
+    # test rows may be sorted by class
+    order = torch.randperm(f.shape[1], generator=torch.Generator().manual_seed(world.seed))
+    f, truth = f[:, order.to(f.device)], world.labels.query[order]
+    owner = replace(owner, examples={})  # their rows have moved
     start = time.perf_counter()
     method.decide(owner, f, everyone).cpu()
     found: dict[str, Any] = {"predict_seconds": time.perf_counter() - start}
@@ -53,15 +57,17 @@ def figures(federation: Federation, world: World, number: int) -> dict[str, Any]
     if not unseen:
         return found
     alone = method.decide(replace(undeclared, open=False), f, everyone)
-    found["without_slot"] = metrics.evaluate(alone, truth, unseen)["seen_accuracy"]
+    found["without_slot"] = metrics.evaluate(alone.cpu(), truth, unseen)["seen_accuracy"]
     half = f.shape[1] // 2
-    later = replace(owner, memory=dict(owner.memory), examples={})
+    later = replace(owner, memory=dict(owner.memory))
     method.decide(later, f[:, :half], everyone)
     few = [method.decide(later, part, everyone) for part in f[:, half:].split(100, dim=1)]
     batch = method.decide(later, f[:, half:], everyone)
     found["single_rows"] = {
-        "harmonic_mean": metrics.evaluate(torch.cat(few), truth[half:], unseen)["harmonic_mean"],
-        "as_a_batch": metrics.evaluate(batch, truth[half:], unseen)["harmonic_mean"],
+        "harmonic_mean": metrics.evaluate(torch.cat(few).cpu(), truth[half:], unseen)[
+            "harmonic_mean"
+        ],
+        "as_a_batch": metrics.evaluate(batch.cpu(), truth[half:], unseen)["harmonic_mean"],
     }
     return found
 

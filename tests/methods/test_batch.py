@@ -7,6 +7,7 @@ from torch import Tensor
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.head import HeadNet, probabilities, train_head
 from protoevfl.methods import batch
+from protoevfl.methods.guesses import Found
 from protoevfl.methods.unseen import UnseenSettings
 from tests.methods.three_classes import QUICK, D, M, Z, owner, rows
 
@@ -73,27 +74,18 @@ def test_one_example_of_each_unseen_class_names_the_groups() -> None:
         assert (p.argmax(1) == truth).float().mean() > 0.85
 
 
-def groups_of(truth: Tensor, order: tuple[int, int]) -> Tensor:
-    """Weights (2, n): which rows are of the one and the other class."""
-    return torch.stack([(truth == z).float() for z in order]) + 1e-12
-
-
 def named(me: LabelOwner, swap: bool, seed: int = 12) -> list[int]:
-    """The true class of each group after `agree`, whose folds come in different orders."""
+    """The true class of the group that each unseen class takes; groups come in either order."""
     aligned, _ = seven_classes([12] * 5 + [0, 0], seed)
     query, truth = seven_classes([0] * 5 + [40, 60], seed + 1)
-    halves = [torch.arange(0, 100, 2), torch.arange(1, 100, 2)]
-    found = [
-        groups_of(truth[halves[0]], (6, 5) if swap else (5, 6)),
-        groups_of(truth[halves[1]], (5, 6)),
-    ]
-    found = batch.agree(found, [query[half] for half in halves], me, query, aligned)
-    names = [
-        [int(truth[half][w.argmax()]) for w in fold]
-        for fold, half in zip(found, halves, strict=True)
-    ]
-    assert names[0] == names[1]
-    return names[0]
+    groups = torch.eye(7)[truth]
+    if swap:
+        groups = groups[:, [0, 1, 2, 3, 4, 6, 5]]
+    everything = torch.arange(100)
+    guess = Found(everything, groups, torch.tensor(1.0))
+    order = batch.name_order(me, guess, aligned, query, everything)
+    assert order[:5].tolist() == [0, 1, 2, 3, 4]
+    return [int(truth[groups[:, order[z]].argmax()]) for z in (5, 6)]
 
 
 ATTRIBUTES = torch.tensor(
@@ -142,9 +134,27 @@ def test_an_example_wins_over_attributes(swap: bool) -> None:
     assert named(seven(attributes=ATTRIBUTES, examples={5: 70}), swap) == [6, 5]
 
 
-def test_without_side_information_the_folds_agree_on_an_order() -> None:
+def test_without_side_information_groups_stay_in_their_order() -> None:
     assert named(seven(), False) == [5, 6]
     assert named(seven(), True) == [6, 5]
+
+
+def test_single_rows_are_predicted_by_what_a_batch_of_the_same_parties_taught() -> None:
+    f, labels = rows([20, 20, 0], 5)
+    query, _ = rows([150, 150, 100], 6)
+    later, truth = rows([20, 20, 20], 9)
+    me = owner(labels, unseen=(2,))
+    assert not batch.learnt_before(me, ALL)
+    predict(me, f, query)
+    some = ALL.clone()
+    some[0] = False
+    assert batch.learnt_before(me, ALL)
+    assert not batch.learnt_before(me, some)
+    parts = [batch.predict_by_earlier_batch(me, row, ALL, D) for row in later.split(1, dim=1)]
+    p = torch.cat(parts)
+    assert (p.argmax(1) == truth).float().mean() > 0.9
+    # one by one and together are the same
+    torch.testing.assert_close(p, batch.predict_by_earlier_batch(me, later, ALL, D))
 
 
 def test_self_training_learns_from_the_batch_what_few_labels_do_not_say() -> None:
@@ -193,15 +203,19 @@ def test_rows_of_a_fold_teach_only_the_other_fold(monkeypatch: pytest.MonkeyPatc
         calls.append(x)
         return fit(x, y, weight, spread)
 
-    points = lambda f, width, some: f.movedim(0, 1).flatten(1)  # noqa: E731
+    def points(f: Tensor) -> Tensor:
+        return f.movedim(0, 1).flatten(1)
+
+    class AsSent:
+        def points(self, f: Tensor, width: int) -> Tensor:
+            return points(f)
+
     monkeypatch.setattr(batch.ridge, "fit", spy)
-    monkeypatch.setattr(batch, "space", points)
+    monkeypatch.setattr(batch, "space", lambda f, width: AsSent())
     before = predict(me, f, query, self_training=1.0)
     assert len(calls) == 2 * (1 + UnseenSettings().turns)
     # (n,)
-    halves = [
-        torch.cdist(points(query, D, None), x[len(labels) :]).amin(1) < 1e-2 for x in calls[-2:]
-    ]
+    halves = [torch.cdist(points(query), x[len(labels) :]).amin(1) < 1e-2 for x in calls[-2:]]
     assert (halves[0] ^ halves[1]).all()
     assert halves[0].sum() == 150
     moved = query.clone()

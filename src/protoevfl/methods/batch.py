@@ -80,17 +80,57 @@ def space(f: Tensor, width: int) -> Space:
     return replace(nowhere, centre=nowhere.points(f, width).mean(0))
 
 
-def uncovered(owner: LabelOwner, aligned: Tensor, query: Tensor) -> Tensor:
-    """How much each row of a batch stands for each rare class -> (rare, n); points (N, D) and (n,
-    D)."""
+def far_rows(owner: LabelOwner, aligned: Tensor, query: Tensor) -> Tensor:
+    """(n,) 0 to 1: rows of a batch that no labelled row covers; points (N, D) and (n, D). Rows of
+    rare classes do not count as labelled."""
     rare = torch.tensor(owner.rare, dtype=torch.int64, device=owner.device)
     known = aligned[~torch.isin(owner.labels, rare)]
     scores = novelty.novelty(query[None], known[None], owner.keys("batch"), groups=1)
-    weight = novelty.members(scores, far_bar(scores))  # (1, n)
-    shares = [
-        class_share(aligned[None], owner.labels, query[None], owner.classes, z) for z in owner.rare
-    ]
-    return weight * torch.cat(shares).square() + 1e-12
+    return novelty.members(scores, far_bar(scores))[0] + 1e-12
+
+
+def rare_rows(owner: LabelOwner, aligned: Tensor, query: Tensor) -> Tensor:
+    """(n, Z) how much each row of a batch stands for each rare class."""
+    weight = far_rows(owner, aligned, query)
+    stands = query.new_zeros(len(query), owner.classes)
+    for z in owner.rare:
+        share = class_share(aligned[None], owner.labels, query[None], owner.classes, z)[0]
+        stands[:, z] = as_many_as_lack(owner, z, weight * share.square() + 1e-12)
+    return stands
+
+
+def as_many_as_lack(owner: LabelOwner, z: int, weight: Tensor) -> Tensor:
+    """Weights (n,) that add up to the rows class z lacks."""
+    return missing_rows(owner, z) * weight / weight.sum().clamp(min=1e-9)
+
+
+def unseen_rows(
+    owner: LabelOwner, aligned: Tensor, query: Tensor, halves: Sequence[Tensor]
+) -> tuple[list[Tensor], Tensor]:
+    """How much rows of each half of a batch stand for each class without labels, (rows, Z) each,
+    and which rows were looked at closely.
+
+    The best guess counts as far as it is sure; for one class, rows nobody covers count for the
+    rest.
+    """
+    teachers = torch.cat(list(halves))
+    fold = torch.cat([torch.full_like(half, k) for k, half in enumerate(halves)])
+    guess = best_guess(owner, aligned, query[teachers], fold)
+    owner.memory["unseen_sureness"] = guess.sureness
+    named = guess.p[:, name_order(owner, guess, aligned, query, teachers)]
+    said = query.new_zeros(len(query), owner.classes)
+    said[teachers[guess.rows]] = sharpened(evened(named, class_rates(owner)))
+    sure = guess.sureness if len(owner.unseen) == 1 else 1.0
+    shares = []
+    for half in halves:
+        share = query.new_zeros(len(half), owner.classes)
+        for z in owner.unseen:
+            share[:, z] = sure * as_many_as_lack(owner, z, said[half, z])
+        if len(owner.unseen) == 1:
+            far = far_rows(owner, aligned, query[half])
+            share[:, owner.unseen[0]] += (1 - sure) * as_many_as_lack(owner, owner.unseen[0], far)
+        shares.append(share)
+    return shares, teachers[guess.rows]
 
 
 def predict_batch(
@@ -137,20 +177,9 @@ def predict_batch(
 
     shares = [labels.new_zeros(len(half), owner.classes) for half in halves]
     if owner.unseen:
-        guess = best_guess(owner, aligned, query[teachers], fold[teachers])
-        named = guess.p[:, name_order(owner, guess, aligned, query, teachers)]
-        said = labels.new_zeros(n, owner.classes)
-        said[teachers[guess.rows]] = sharpened(evened(named, class_rates(owner)))
-        for share, half in zip(shares, halves, strict=True):
-            for z in owner.unseen:
-                found = said[half, z]
-                share[:, z] = missing_rows(owner, z) * found / found.sum().clamp(min=1e-9)
-        owner.memory["unseen_sureness"] = guess.sureness
-    elif names := owner.rare:
-        found = [uncovered(owner, aligned, query[half]) for half in halves]
-        lacks = torch.tensor([[missing_rows(owner, z)] for z in names], device=device)
-        for share, weights in zip(shares, found, strict=True):
-            share[:, list(names)] = (lacks * weights / weights.sum(1, keepdim=True)).T
+        shares, close = unseen_rows(owner, aligned, query, halves)
+    elif owner.rare:
+        shares = [rare_rows(owner, aligned, query[half]) for half in halves]
     p = taught(shares)
     # that uncovered rows are of a rare class is a guess: half the belief to its labels
     if (rare := list(owner.rare)) and not owner.unseen:
@@ -165,8 +194,8 @@ def predict_batch(
         said = sharpened(p)
         p = taught([unseen.self_training * said[half] for half in halves])
     p = ridge.as_sure(p, confidence)  # self-training makes surer than it makes better
-    if owner.unseen:
-        some = teachers[guess.rows][: unseen.kept_rows]
+    if owner.unseen and bool(here.all()):
+        some = close[: unseen.kept_rows]
         taught_by = torch.cat([labels, sharpened(p[some])])
         weight = torch.cat([labels.new_ones(known), labels.new_full((len(some),), 1.0)])
         model = ridge.fit(torch.cat([aligned, query[some]]), taught_by, weight, apart)

@@ -114,7 +114,8 @@ class Bench:
         """(H,) for probabilities (H, n, Z): how much they say, less how far rates are off."""
         mean = p.mean(1)
         told = torch.special.entr(mean).sum(-1) - torch.special.entr(p).sum(-1).mean(1)
-        return told - 2 * (mean - self.rates).abs().sum(-1)
+        score: Tensor = told - 2 * (mean - self.rates).abs().sum(-1)
+        return score
 
 
 def class_rates(owner: LabelOwner) -> Tensor:
