@@ -16,6 +16,8 @@ pytest.importorskip("nvflare")
 pytest.importorskip("private_set_intersection")
 
 from protoevfl.artifacts.run_dir import open_run
+from protoevfl.audit.own_run import of_run
+from protoevfl.cli.audit import _secret_seed
 from protoevfl.cli.main import main
 from protoevfl.deploy.audit_log import verify
 from protoevfl.deploy.checkpoints import CheckpointStore
@@ -25,6 +27,7 @@ from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.self_audit import FILE
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.deploy.standing_active import StandingActive, serve_spec
+from protoevfl.errors import UserError
 from protoevfl.pipeline.predict import predict, write_predictions
 from protoevfl.pipeline.simulate import train_files
 from protoevfl.serve.service import Row, open_model
@@ -145,6 +148,20 @@ def test_the_commands_of_own_files_work_on_the_run_folder(twice: Twice, tmp_path
     for command in ("inspect", "evaluate", "value"):
         assert main([command, str(twice.deployed)]) == 0
     assert main(["report", str(twice.deployed), "--out", str(tmp_path / "report.html")]) == 0
+
+
+def test_where_all_files_are_at_hand_the_run_can_be_audited(twice: Twice, tmp_path: Path) -> None:
+    """Its test rows were drawn from the bank's secret, which the audit uses and does not tell."""
+    for name in NAMES:
+        (tmp_path / name).mkdir()
+        shutil.copy(twice.federation.folder / name / "moved.csv", tmp_path / name / "rows.csv")
+    config, run = one_process(tmp_path), open_run(twice.deployed)
+    own = of_run(run, config, split_seed=_secret_seed(twice.deployed))
+    assert torch.equal(own.prepared.test_labels, run.need_owner().test.labels)
+    assert own.seed == run.manifest["seed"] == 0
+    with pytest.raises(UserError, match="do not give the rows"):
+        of_run(run, config)
+    assert _secret_seed(twice.alone) is None
 
 
 def test_where_all_folders_come_together_predict_works_too(twice: Twice, tmp_path: Path) -> None:

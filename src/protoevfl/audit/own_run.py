@@ -78,8 +78,14 @@ def of_config(config: Config, observer: Observer = SILENT) -> OwnRun:
     return _own_run(config.path.name, config, method, privacy, config.seed, observer)
 
 
-def of_run(run: Run, config: Config, observer: Observer = SILENT) -> OwnRun:
-    """A trained run with its own settings, on the files of its configuration."""
+def of_run(
+    run: Run, config: Config, observer: Observer = SILENT, split_seed: int | None = None
+) -> OwnRun:
+    """A trained run with its own settings, on the files of its configuration.
+
+    split_seed   what chose its test rows, where that is not the run's seed: between companies it
+                 is made of the active party's secret, and must not be in what the audit writes
+    """
     owner = run.need_owner()
     names = [config.label.party, *(p.name for p in config.parties if p.name != config.label.party)]
     if names != list(owner.parties):
@@ -88,7 +94,7 @@ def of_run(run: Run, config: Config, observer: Observer = SILENT) -> OwnRun:
             f"{', '.join(owner.parties)}; give the configuration it was trained with (--config)"
         )
     seed = int(run.manifest["seed"])
-    seeded = replace(config, seed=seed)
+    seeded = replace(config, seed=seed if split_seed is None else split_seed)
     own = _own_run(str(run.path), seeded, owner.method, owner.privacy, seed, observer)
     if not torch.equal(own.prepared.labels, owner.labels):
         raise UserError(

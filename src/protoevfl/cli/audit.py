@@ -133,11 +133,20 @@ def _own(
         from protoevfl.artifacts.run_dir import open_run
 
         opened = open_run(path)
-        run = of_run(opened, load(_config_of(path, config_file)), observer)
+        run = of_run(opened, load(_config_of(path, config_file)), observer, _secret_seed(path))
     else:
         run = of_config(load(path), observer)
     seeds = [run.seed]
     return run_audit(run, seeds, device=device, known=known, canaries=CANARIES, observer=observer)
+
+
+def _secret_seed(run: Path) -> int | None:
+    """Of a run in a kit (KIT/runs/RUN): what it drew its test rows from; None for other runs."""
+    from protoevfl.deploy import secret
+
+    folder = run.resolve()
+    kit = folder.parent.parent
+    return secret.run_seed(kit, folder.name) if (kit / secret.FILE).is_file() else None
 
 
 def _config_of(run: Path, given: Path | None) -> Path:
