@@ -38,7 +38,7 @@ def sends(audit: SelfAudit, shop: Party, values: Tensor, name: str, rows: str = 
     """Check the reply, and let it leave."""
     request, reply = Embed(rows), Embeddings(values)
     audit.check(shop, request, reply, name)
-    audit.remember(request, reply, name)
+    audit.remember(request, reply)
 
 
 def noise(seed: int) -> Tensor:

@@ -63,7 +63,7 @@ class LocalParty:
         if self.account is not None:
             self.account.enter(asked, reply, name, features, scores)
         if audit is not None:  # not before the ledger agrees: refused asks must not fill the store
-            audit.remember(asked, reply, name)
+            audit.remember(asked, reply)
         return encode(reply)
 
     def _learn_first(self, asked: Message) -> None:

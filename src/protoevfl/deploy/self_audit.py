@@ -26,6 +26,7 @@ from protoevfl.messages import (
 from protoevfl.privacy.gives_away import SelfAuditError
 
 FILE = "gives_away.jsonl"  # in the run's folder: one line per reply
+DESCRIBES_ROWS = (Embeddings, Learned, Projections)
 
 
 @dataclass
@@ -50,12 +51,12 @@ class SelfAudit:
                 "rows of the pool in a reply cannot be measured; nothing is sent (max_rebuilt in "
                 "policy.toml)"
             )
-        if not _describes_rows(reply):
+        if not isinstance(reply, DESCRIBES_ROWS) or not len(reply.values):
             return
         keys = self._rows(request)
         scores: dict[str, float] = {}
         whole = False  # was the reply measured on all its rows?
-        for places, earlier in self.sent.before(self.account.run, name, keys):
+        for places, earlier in self.sent.before(keys, reply.values):
             whole |= len(places) == len(keys)
             found = party.gives_away(request, reply, self.columns, earlier, places)
             scores = {c: max(score, scores.get(c, 0.0)) for c, score in found.items()}
@@ -66,11 +67,10 @@ class SelfAudit:
         if self.most < 1:
             self._hold(scores, len(keys))
 
-    def remember(self, request: Message, reply: Message, name: str) -> None:
+    def remember(self, request: Message, reply: Message) -> None:
         """The reply leaves: later ones are held against it too."""
-        if _describes_rows(reply):
-            assert isinstance(reply, Embeddings | Learned | Projections)
-            self.sent.add(self.account.run, name, self._rows(request), reply.values)
+        if isinstance(reply, DESCRIBES_ROWS) and len(reply.values):
+            self.sent.add(self._rows(request), reply.values)
 
     def _rows(self, request: Message) -> Keys:
         keys = self.account.parts[_use(request)]
@@ -95,10 +95,6 @@ class SelfAudit:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
-
-
-def _describes_rows(reply: Message) -> bool:
-    return isinstance(reply, Embeddings | Learned | Projections) and len(reply.values) > 0
 
 
 def _use(request: Message) -> str:

@@ -27,12 +27,22 @@ MOST_SETS = 8  # sets of rows, the newest, that a reply is held against
 
 @dataclass(frozen=True)
 class Send:
-    """One reply that left: keyed hashes of ids, rising, and what left of each row."""
+    """What left in one reply: keyed hashes of ids, rising, and the values of each row."""
 
-    run: str
-    name: str
     keys: Keys  # (n,)
     values: Tensor  # (n, d)
+
+    @classmethod
+    def of(cls, keys: Keys, values: Tensor) -> "Send":
+        """The rows that are kept of a reply, whatever their order in it."""
+        kept, first = np.unique(keys, return_index=True)
+        places = torch.from_numpy(first[:KEPT_ROWS])
+        return cls(kept[:KEPT_ROWS], values.detach().cpu()[places])
+
+    def equals(self, other: "Send") -> bool:
+        """The same once more tells nothing new: a round that is repeated after a crash."""
+        same_rows = np.array_equal(self.keys, other.keys)
+        return same_rows and torch.equal(self.values, other.values)
 
 
 @dataclass
@@ -45,38 +55,36 @@ class Sent:
     def __post_init__(self) -> None:
         self._store = CheckpointStore(self.folder, keep=KEPT_SENDS)
 
-    def add(self, run: str, name: str, keys: Keys, values: Tensor) -> None:
-        """Keep what leaves of these rows, once per (run, name).
+    def add(self, keys: Keys, values: Tensor) -> None:
+        """Keep what leaves of these rows, unless the same has left before.
 
         keys     (n,) of the rows, in the order of the values
         values   (n, d)
         """
+        send = Send.of(keys, values)
         with locked(self.folder / "sent"):
             self._read()
-            if any((send.run, send.name) == (run, name) for send in self._sends.values()):
+            if any(send.equals(other) for other in self._sends.values()):
                 return
-            kept, first = np.unique(keys, return_index=True)
-            places = torch.from_numpy(first[:KEPT_ROWS])
-            send = Send(run, name, kept[:KEPT_ROWS], values.detach().cpu()[places])
             number = max(self._store.rounds(), default=0) + 1
             tensors = {"keys": torch.from_numpy(send.keys), "values": send.values}
-            self._store.save(Checkpoint(number, tensors, {"run": run, "name": name}))
+            self._store.save(Checkpoint(number, tensors))
             self._sends[number] = send
 
-    def before(self, run: str, name: str, keys: Keys) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    def before(self, keys: Keys, values: Tensor) -> Iterator[tuple[Tensor, list[Tensor]]]:
         """Rows among these that earlier sends describe, with all of these sends:
         (places among `keys`, [(n, d), ...]), for each of the newest sets of rows.
 
-        run, name   of the reply in question: it is not held against itself when it is repeated
+        values   (n, d) of the reply in question
         """
         with locked(self.folder / "sent"):
             self._read()
-        sends = [s for s in self._sends.values() if (s.run, s.name) != (run, name)]
+        reply = Send.of(keys, values)
+        sends = [send for send in self._sends.values() if not send.equals(reply)]
         for shared in _sets(sends, keys):
-            places = _places(keys, shared)
             whole = [send for send in sends if np.isin(shared, send.keys).all()]
-            values = [send.values[_places(send.keys, shared)] for send in whole]
-            yield places, values
+            earlier = [send.values[_places(send.keys, shared)] for send in whole]
+            yield _places(keys, shared), earlier
 
     def _read(self) -> None:
         """Sends that are not in memory yet; another run's process may have added some."""
@@ -91,8 +99,7 @@ class Sent:
                     f"{error}; without it nobody knows what this party sent before: restore it "
                     "from a copy"
                 ) from None
-            header, keys = entry.header, entry.tensors["keys"].numpy()
-            self._sends[number] = Send(header["run"], header["name"], keys, entry.tensors["values"])
+            self._sends[number] = Send(entry.tensors["keys"].numpy(), entry.tensors["values"])
 
 
 def _sets(sends: list[Send], keys: Keys) -> list[Keys]:
