@@ -18,6 +18,7 @@ from protoevfl.errors import UserError
 from protoevfl.pipeline.prepare import read_labels
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.encoders import fit_encoder
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.ids import IdRules
 
 ROWS = 12
@@ -206,3 +207,19 @@ def test_new_rows_without_a_file_or_a_column_say_so(folder: Path, trained: Store
     pq.write_table(pa.table({"customer": ["1"], "income": [1.0]}), folder / "short.parquet")
     with pytest.raises(UserError, match=r"short\.parquet has no column 'age'"):
         NewRows.read({**FACTS, "predict_file": "short.parquet"}, folder, trained)
+
+
+def test_decimal_and_dates_of_party_toml_decide_what_the_values_leave_open(folder: Path) -> None:
+    texts = {**COLUMNS, "income": [f"1,{100 + 7 * i}" for i in range(ROWS)]}
+    texts["paid"] = [f"0{1 + i % 9}/02/2020" for i in range(ROWS)]
+    pacsv.write_csv(pa.table(texts), folder / "bank.csv")
+    for decimal, dates, income in (("comma", "month_first", 1.1), ("point", "day_first", 1100)):
+        facts = {**FACTS, "decimal": decimal, "dates": dates}
+        own = OwnFile.read(facts, "bank", folder).file
+        encoder = fit_encoder(own.info.path, own.spec, None)
+        assert isinstance(encoder, TableEncoder)
+        assert encoder.readings["paid"].order == dates
+        assert encoder.readings["income"].decimal == decimal
+        assert encoder.codes[0].median == pytest.approx(income, rel=0.05)  # type: ignore[union-attr]
+    with pytest.raises(UserError, match="decimal"):
+        OwnFile.read({**FACTS, "decimal": "semicolon"}, "bank", folder)

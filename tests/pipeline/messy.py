@@ -75,7 +75,6 @@ class Case:
     words: str = ""  # of the line that `check` says
     name: str = "bank.csv"
     party: Mapping[str, Any] = field(default_factory=dict)  # settings of the bank
-    alignment: Mapping[str, Any] = field(default_factory=dict)
     twin: Callable[[Columns], Columns] | None = None  # where the clean file has other columns
 
 
@@ -221,7 +220,6 @@ def configure(folder: Path, case: Case, clean: bool = False, rows: int = 400) ->
         "label": {"party": "bank", "column": LABEL},
         "method": {"name": "vanilla"},
         "device": "cpu",
-        "alignment": {} if clean else case.alignment,
     }
     bank = {"name": "bank", "file": "bank.csv" if clean else case.name, "id": IDS}
     insurer = {"name": "insurer", "file": "insurer.csv", "id": IDS}
