@@ -16,7 +16,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.pipeline.example import fast  # noqa: E402
 from tests.pipeline.messy import Case, configure  # noqa: E402
 from tests.pipeline.messy_cases import CASES  # noqa: E402
 
@@ -29,7 +28,8 @@ POINT = 0.01
 
 def auc(folder: Path, case: Case, clean: bool) -> float:
     """Of a model trained on the file as it is."""
-    config = fast(replace(configure(folder, case, clean), method=MethodConfig()))
+    method = MethodConfig("vanilla", overrides={"epochs": 20})
+    config = replace(configure(folder, case, clean), method=method)
     return float(train_files(config).metrics["test"]["auc"])
 
 
