@@ -51,7 +51,7 @@ def scan(path: Path | str) -> FileInfo:
     else:
         schema, rows = csv_files.header(path), None
     if rows == 0:
-        raise UserError(f"{path.name} has columns but no rows")
+        raise UserError(f"{path.name} has columns but no rows; export it again with them")
     types = tuple(str(field.type) for field in schema)
     return FileInfo(path, kind, tuple(schema.names), types, rows, path.stat().st_size)
 
@@ -68,7 +68,7 @@ def read_columns(path: Path | str, columns: Sequence[str], text: Collection[str]
     else:
         table = csv_files.read(path, columns, text)
     if table.num_rows == 0:
-        raise UserError(f"{path.name} has columns but no rows")
+        raise UserError(f"{path.name} has columns but no rows; export it again with them")
     return table
 
 
@@ -185,5 +185,5 @@ def _surveyed(
 ) -> tuple[dict[str, Any], int]:
     types, rows = csv_files.survey(path, columns, text)
     if rows == 0:
-        raise UserError(f"{path.name} has columns but no rows")
+        raise UserError(f"{path.name} has columns but no rows; export it again with them")
     return types, rows
