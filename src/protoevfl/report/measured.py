@@ -68,6 +68,11 @@ class Measured:
         return f"{self.active} alone" if self.has_own_model else f"only {self.active}'s columns"
 
     @property
+    def alone_short(self) -> str:
+        """The same in the head of a table."""
+        return "alone" if self.has_own_model else "own columns only"
+
+    @property
     def has_own_model(self) -> bool:
         return self.owner.has_own_model
 

@@ -31,7 +31,7 @@ def _parts(run: Run) -> Iterator[Part]:
     yield Words(
         f"Trained on {made:%d %B %Y} at {made:%H:%M} UTC by {run.manifest['method']['name']} "
         f"(protoevfl {run.manifest['versions']['protoevfl']}) on {measured.get('device', 'cpu')}"
-        f"{seconds}, {measured['rounds']} rounds of messages. Labels: column "
+        f"{seconds}, {_rounds(measured['rounds'])}. Labels: column "
         f"“{owner.label_column}” of {owner.parties[0]}."
     )
     yield _rows(run)
@@ -46,6 +46,10 @@ def _parts(run: Run) -> Iterator[Part]:
     yield Folded("Every setting", (_settings(run),))
     versions = [(name, version) for name, version in run.manifest["versions"].items()]
     yield Folded("Versions", (Table("Software", ("package", "version"), versions, words=(1,)),))
+
+
+def _rounds(count: int) -> str:
+    return "1 round of messages" if count == 1 else f"{count} rounds of messages"
 
 
 def _rows(run: Run) -> Table:

@@ -75,6 +75,7 @@ class Interval:
     low: float
     high: float
     unit: str
+    zero: str  # what stands at zero
     kind: str = field(default="interval", init=False)
 
 

@@ -110,7 +110,9 @@ def _class_table(measured: Measured) -> Table:
         lines.append((measured.classes[z], f"{counts[z]:,}", *areas))
     left_out = len(counts) - len(shown) if len(counts) > 2 else 0
     more = f" ({left_out} rarer classes are left out)" if left_out else ""
-    heads = ("class", "test rows", "AUC joint", "AUC alone", "precision joint", "precision alone")
+    single = measured.alone_short
+    areas_of = [f"{area} {who}" for area in ("AUC", "precision") for who in ("joint", single)]
+    heads = ("class", "test rows", *areas_of)
     what = "Area under both curves in per cent, each class against the rest"
     return Table(f"{what}{more}; precision is the mean over all thresholds", heads, lines)
 
@@ -171,7 +173,12 @@ def _gains(measured: Measured) -> Iterator[Part]:
             line = (f"{100 * share:.0f} %", *(percent(value, 0) for value in found))
             lift = f"{found[0] / share:.1f} ×"
             lines.append((name, *line, lift) if len(measured.drawn) > 1 else (*line, lift))
-    heads = ("rows looked at", "found % joint", "found % alone", "joint against chance")
+    heads = (
+        "rows looked at",
+        "found % joint",
+        f"found % {measured.alone_short}",
+        "joint against chance",
+    )
     if len(measured.drawn) > 1:
         table = Table("Found by looking at few rows", ("class", *heads), lines)
     else:

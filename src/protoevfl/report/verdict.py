@@ -83,14 +83,16 @@ def _answer(measured: Measured) -> Iterator[Part]:
         "Both models answer for the same rows. The interval says how much the gain would vary with "
         "other rows of the same kind; it does not say how much training again would change."
     )
+    title = "Gain of joining" if measured.has_own_model else "Difference"
     yield Interval(
-        f"Gain of joining in points of {what}",
+        f"{title} in points of {what}",
         f"{points(gain['difference'])} points, 95 % interval {points(gain['low'])} to "
         f"{points(gain['high'])}",
         gain["difference"],
         gain["low"],
         gain["high"],
         f"points of {what}",
+        measured.alone_name,
     )
     if len(measured.classes) == 2 and measured.drawn:
         yield Words(_found(measured))
@@ -165,7 +167,7 @@ def _figures(measured: Measured) -> Iterator[Part]:
 def _nothing_measured(measured: Measured) -> list[Part]:
     inputs = " ".join(f"--input {name}=FILE" for name in measured.owner.parties)
     return [
-        Words("Nobody knows: this run kept no rows to measure on (`test = 0`).", "lead doubt"),
+        Words("Nobody knows: this run kept no rows to measure on (test = 0).", "lead doubt"),
         Words(
             "Without rows that took no part in training, neither the gain of joining nor any curve "
             "can be had. Two ways to get them:"
