@@ -30,6 +30,7 @@ TRAINS = (
     "federation/engines/test_cpu_threads.py",
     "federation/engines/test_stacked.py",
     "pipeline/test_evaluate.py",
+    "pipeline/test_importance.py",
     "rows/test_encoders.py",
     "artifacts/test_head_io.py",
     "rows/test_in_memory.py",

@@ -308,6 +308,9 @@ def report(
     from protoevfl.observer import Terminal
     from protoevfl.report import run_page
 
+    target = out or (source if source.is_dir() else source.parent) / "report.html"
+    if target.is_dir():
+        raise UserError(f"cannot write {target}: it is a folder; name a file")
     if run_page.is_run(source):
         with Bars() as bars:
             files = _inputs(inputs)
@@ -318,7 +321,6 @@ def report(
         if inputs or labels:
             raise UserError("--input and --labels go with a run directory, not with records")
         html = build(load(source), title or "Proto-EVFL report")
-    target = out or (source if source.is_dir() else source.parent) / "report.html"
     try:
         with whole_file(target) as part:
             part.write_text(html, encoding="utf-8")
