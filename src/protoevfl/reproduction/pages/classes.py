@@ -83,13 +83,13 @@ def _heat(
 
 def _heatmaps(pairs: Pairs, path: str, slug: str, caption: str) -> list[Picture]:
     """One panel per cell of Proto-EVFL for a table (rows, Z) in the metrics."""
-    shown = [
-        (c, r[0], m) for c, r in _main(pairs) if (m := mean(r, path)) is not None and m.ndim == 2
-    ][:6]
+    shown = [(c, m) for c, r in _main(pairs) if (m := mean(r, path)) is not None and m.ndim == 2][
+        :6
+    ]
     if not shown:
         return []
     figure, axes = panels(len(shown), width=5.2, height=4.4 if slug == "confusion" else 2.8)
-    for ax, (cell, record, values) in zip(axes, shown, strict=True):
+    for ax, (cell, values) in zip(axes, shown, strict=True):
         names = class_names(cell.tags["dataset"], values.shape[1])
         square = slug == "confusion"
         if square:
