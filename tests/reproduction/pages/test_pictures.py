@@ -40,4 +40,3 @@ def test_spare_panels_are_hidden() -> None:
 def test_classes_have_names_where_their_number_fits() -> None:
     assert class_names("adult", 2) == ["0 <=50K", "1 >50K"]
     assert class_names("adult", 3) == ["0", "1", "2"]
-    assert class_names("mine", 2, {"class_names": ["no", "yes"]}) == ["0 no", "1 yes"]

@@ -55,7 +55,7 @@ def recall(pairs: Pairs) -> list[Picture]:
                 ms=4,
             )
             lines.setdefault(method, drawn[0])
-            ticks = class_names(dataset, len(values), records[0])
+            ticks = class_names(dataset, len(values))
             ax.set_xticks(range(len(values)), ticks, rotation=60, ha="right", fontsize=8)
         for z in cells[0][0].config.classes:
             ax.axvspan(z - 0.5, z + 0.5, color="#f6d7a7", alpha=0.6, zorder=0)
@@ -83,14 +83,14 @@ def _heat(
 
 def _heatmaps(pairs: Pairs, path: str, slug: str, caption: str) -> list[Picture]:
     """One panel per cell of Proto-EVFL for a table (rows, Z) in the metrics."""
-    shown = [
-        (c, r[0], m) for c, r in _main(pairs) if (m := mean(r, path)) is not None and m.ndim == 2
-    ][:6]
+    shown = [(c, m) for c, r in _main(pairs) if (m := mean(r, path)) is not None and m.ndim == 2][
+        :6
+    ]
     if not shown:
         return []
     figure, axes = panels(len(shown), width=5.2, height=4.4 if slug == "confusion" else 2.8)
-    for ax, (cell, record, values) in zip(axes, shown, strict=True):
-        names = class_names(cell.tags["dataset"], values.shape[1], record)
+    for ax, (cell, values) in zip(axes, shown, strict=True):
+        names = class_names(cell.tags["dataset"], values.shape[1])
         square = slug == "confusion"
         if square:
             values = 100 * values / np.maximum(values.sum(1, keepdims=True), 1)
@@ -186,7 +186,7 @@ def pools(pairs: Pairs) -> list[Picture]:
     for ax, (dataset, record) in zip(axes, by_dataset.items(), strict=True):
         counts = np.asarray(record["split"]["pool_counts"], dtype=float)  # (M, Z)
         left = np.zeros(len(counts))
-        names = class_names(dataset, counts.shape[1], record)
+        names = class_names(dataset, counts.shape[1])
         for z in range(counts.shape[1]):
             ax.barh(range(len(counts)), counts[:, z], left=left, label=names[z], color=f"C{z % 10}")
             left += counts[:, z]

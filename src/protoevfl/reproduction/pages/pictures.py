@@ -7,7 +7,6 @@ gets the picture's name in front, so that two pictures cannot take each other's 
 
 import io
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -104,9 +103,9 @@ def marker(position: int) -> str:
     return MARKERS[position % len(MARKERS)]
 
 
-def class_names(dataset: str, classes: int, record: Mapping[str, Any] | None = None) -> list[str]:
-    """Numbers with the names of the record (own data) or of the data set, where they are known."""
-    known = (record or {}).get("class_names") or NAMES.get(dataset, ())
+def class_names(dataset: str, classes: int) -> list[str]:
+    """Numbers with the names of the data set, where they are known."""
+    known = NAMES.get(dataset, ())
     return [f"{z} {known[z]}" if len(known) == classes else str(z) for z in range(classes)]
 
 
