@@ -20,6 +20,7 @@ import torch
 
 from protoevfl.method import Report
 from protoevfl.observer import Observer
+from protoevfl.pipeline.threads import is_small, one_thread
 from protoevfl.pipeline.train import train
 from protoevfl.rows.table import OwnRows, PartyTable
 from protoevfl.settings.config import LabelConfig
@@ -102,10 +103,13 @@ def estimate(
         return _trial(facts, sizes, classes, pools, aligned, shorter, device, every_label)
 
     images = any(len(size.shape) > 1 for size in sizes)
-    first = trial(0, EVERY_EPOCH)  # pays for what a process loads once
-    few = trial(1, SHORTER)
-    longer = trial(1, SHORTER // 2) if few.stepwise else few
-    many = trial(2 if images else LARGER, SHORTER)
+    with one_thread(
+        is_small([(s.pool + s.aligned, *s.shape) for s in sizes])
+    ):  # as training has it
+        first = trial(0, EVERY_EPOCH)  # pays for what a process loads once
+        few = trial(1, SHORTER)
+        longer = trial(1, SHORTER // 2) if few.stepwise else few
+        many = trial(2 if images else LARGER, SHORTER)
     loading = max(0.0, first.seconds - few.seconds / 2)
     pace = (few.seconds + many.seconds) / (few.processor + many.processor)
     pool = sum(s.pool for s in sizes)

@@ -22,6 +22,7 @@ from protoevfl.pipeline.prepare import (
     party_order,
     prepare,
 )
+from protoevfl.pipeline.threads import is_small, one_thread
 from protoevfl.pipeline.train import Trained, stored_party, train
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.progress import is_secondary_rank
@@ -75,30 +76,34 @@ def train_files(
     world = prepare(config, observer)
     for note in world.notes:
         observer.note(note)
-    trained = train(
-        method,
-        [p.table for p in world.parties],
-        world.labels,
-        len(world.classes),
-        unseen=world.unseen,
-        own=world.own,
-        further=world.further,
-        privacy=privacy,
-        seed=config.seed,
-        device=device,
-        observer=observer,
-    )
-    facts: dict[str, Any] = {
-        "device": device,
-        "notes": world.notes,
-        "class_rows": class_rows(world),
-    }
-    names = [p.name for p in world.parties]
-    owner = trained.stored_owner(
-        names, world.classes, config.label, world.test_labels, facts, world.parties[0].table.query
-    )
-    if len(world.validation_labels):
-        owner.metrics["validation"] = validation_metrics(trained, owner, world)
+    tables = [p.table for p in world.parties]
+    shapes = [tuple(part.shape) for table in tables for part in (table.pool, table.aligned)]
+    with one_thread(is_small(shapes)):
+        trained = train(
+            method,
+            tables,
+            world.labels,
+            len(world.classes),
+            unseen=world.unseen,
+            own=world.own,
+            further=world.further,
+            privacy=privacy,
+            seed=config.seed,
+            device=device,
+            observer=observer,
+        )
+        facts: dict[str, Any] = {
+            "device": device,
+            "notes": world.notes,
+            "class_rows": class_rows(world),
+        }
+        names = [p.name for p in world.parties]
+        query = world.parties[0].table.query
+        owner = trained.stored_owner(
+            names, world.classes, config.label, world.test_labels, facts, query
+        )
+        if len(world.validation_labels):
+            owner.metrics["validation"] = validation_metrics(trained, owner, world)
     rules = (config.id_rules, config.alignment.on_bad_ids)
     parties = [
         stored_party(part, m, *rules, method, privacy, trained.parties[m].state())
