@@ -1,6 +1,7 @@
 """The estimate of `check`: what is counted is exact, what is measured scales."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ SIZE = Size((10,), None, pool=5_000, aligned=400, query=100)
 def told(
     monkeypatch: pytest.MonkeyPatch, sizes: list[Size], epochs: bool = False, busy: float = 1.0
 ) -> Estimate:
-    """The estimate where a run costs 3 + rows / 100 processor seconds and 3 + aligned / 10 bytes,
+    """The estimate where a run costs 3 + pool / 100 + aligned / 10 seconds, 3 + aligned / 10 bytes,
     times its epochs' share where they count; the clock goes `busy` times as fast."""
 
     def cost(
@@ -28,12 +29,12 @@ def told(
         shorter: int,
         device: str,
         every: bool,
+        privacy: object,
     ) -> module._Cost:
-        rows = sum(pools) + aligned * len(sizes)
         part = shorter if epochs else 1
-        processor = (3 + rows / 100) / part
+        processor = (3 + sum(pools) / 100 + aligned / 10) / part
         traffic = (3 + aligned / 10) / part
-        return module._Cost(processor, busy * processor, traffic, rows, aligned, epochs)
+        return module._Cost(processor, busy * processor, traffic, sum(pools), aligned, epochs)
 
     monkeypatch.setattr(module, "_trial", cost)
     return estimate({}, sizes, 2, reading=7.0)
@@ -56,22 +57,47 @@ def test_a_cost_that_is_linear_in_rows_and_epochs_is_found_exactly(
     monkeypatch: pytest.MonkeyPatch, epochs: bool, busy: float
 ) -> None:
     found = told(monkeypatch, [SIZE, SIZE], epochs, busy)
+    loading = 0.0
     assert found.traffic == pytest.approx(3 + 400 / 10, abs=1)
-    assert found.seconds == pytest.approx(7 + busy * (3 + 2 * 5_400 / 100), rel=1e-6)
+    assert found.seconds == pytest.approx(
+        loading + 7 + busy * (3 + 10_000 / 100 + 400 / 10), rel=1e-6
+    )
 
 
-def test_no_trial_has_more_rows_than_there_are_but_for_a_few() -> None:
-    small = Size((10,), None, pool=100, aligned=30, query=5)
-    assert module._cut([SIZE, small], 4) == ([1024, 100], 30)
-    assert module._cut([SIZE, SIZE], 4) == ([1024, 1024], 256)
-    assert module._cut([SIZE, SIZE], 0) == ([module.LEAST] * 2, module.LEAST)
+def test_a_party_without_rows_of_its_own_trains_on_the_aligned_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nothing, same = (Size((10,), None, pool=pool, aligned=400, query=9) for pool in (0, 400))
+    found, other = (told(monkeypatch, [size, size]) for size in (nothing, same))
+    assert found.seconds == other.seconds
 
 
-def test_runs_that_differ_by_noise_only_have_no_epochs() -> None:
+def test_no_trial_has_more_rows_than_there_are_but_for_a_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = []
+
+    def cost(*given: Any) -> module._Cost:
+        tried.append((given[3], given[4]))
+        return module._Cost(1.0, 1.0, 1.0, sum(given[3]), given[4], False)
+
+    monkeypatch.setattr(module, "_trial", cost)
+    estimate({}, [SIZE, Size((10,), None, pool=100, aligned=30, query=5)], 2)
+    least = module.LEAST
+    assert tried == [
+        ([least, least], least),
+        ([module.POOL, 100], 30),
+        ([module.LARGER * module.POOL, 100], 30),
+    ]
+
+
+def test_a_longer_run_that_took_less_has_no_epochs() -> None:
     few = module._Cost(1.0, 1.0, 1.0, 100, 10, True)
-    assert module._all_epochs(few, replace(few, processor=1.2)) == 1.0
+    assert module._all_epochs(few, replace(few, processor=0.9)) == 1.0
     assert module._all_epochs(few, replace(few, processor=2.0)) == 8.0
-    assert module._growth(few, replace(few, processor=0.9, rows=400), 10_000) == 1.0
+    assert module._per_row(few, replace(few, processor=0.9, pool=400), "pool") == 0.0
+    assert module._per_row(few, replace(few, processor=2.0), "pool") == 0.0
+    assert module._per_row(few, replace(few, processor=4.0, pool=400), "pool") == 0.01
 
 
 @pytest.mark.parametrize("every_label", [True, False])

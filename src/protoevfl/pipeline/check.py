@@ -142,7 +142,8 @@ def check(config: Config, with_estimate: bool = True) -> Report:
         extra = sum(report.kinds[who]["labelled"] for who in ("some", "nobody"))
         every = extra > 0 and getattr(method, "uses_every_label", False)
         facts = method_facts(method)
-        report.estimate = asdict(estimate(facts, used, classes, device, every, reading))
+        expected = estimate(facts, used, classes, device, every, reading, privacy)
+        report.estimate = asdict(expected)
     return report
 
 

@@ -4,8 +4,9 @@ scaled.
     time  = (fixed + epochs) * growth with the rows,    bytes ~ aligned rows, epochs
 
 The method really runs, with its measurement on test rows: on few rows with an eighth of its epochs,
-with a quarter of them where there are any, and on four times as many rows (never more than there
-are). The second run tells what epochs cost, the third how the cost grows with the rows.
+with a quarter of them where there are any, on several times as many unaligned rows and on several
+times as many aligned ones (never more than there are). So what epochs cost, and how the cost grows
+with either kind of rows, is measured.
 Processor time is compared, which other programs do not disturb, and turned into seconds by how long
 this machine takes for it now. Memory is counted, not measured: three copies of the rows that are
 used, and half a GiB for the programs.
@@ -13,7 +14,7 @@ used, and half a GiB for the programs.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,16 +23,16 @@ from protoevfl.method import Report
 from protoevfl.observer import Observer
 from protoevfl.pipeline.threads import is_small, one_thread
 from protoevfl.pipeline.train import train
+from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.table import OwnRows, PartyTable
 from protoevfl.settings.config import LabelConfig
 from protoevfl.settings.method_choice import method_from
 
 POOL, ALIGNED = 256, 64  # rows of the smallest trial
 LEAST = 20  # rows of a trial, whatever there are
-LARGER = 4  # times as many rows in the largest trial
+LARGER = 8  # times as many unaligned rows in the largest trial of tables
 SHORTER = 8  # an eighth of the epochs
 EVERY_EPOCH = 1000  # so many times fewer: one each
-NOISE = 1.25  # runs nearer to each other cost the same
 BASE = 1 << 29  # bytes of memory for Python, torch and pyarrow
 COPIES = 3
 
@@ -67,7 +68,7 @@ class _Cost:
     processor: float  # seconds of all threads
     seconds: float  # on the clock
     traffic: float  # bytes
-    rows: float  # of all parties together
+    pool: int  # unaligned rows of all parties together
     aligned: int
     stepwise: bool  # whether it trained in steps or epochs at all
 
@@ -91,71 +92,72 @@ def estimate(
     device: str = "cpu",
     every_label: bool = False,
     reading: float = 0.0,
+    privacy: PrivacySettings | None = None,
 ) -> Estimate:
     """`facts` of the method (method_facts) on parties of these sizes.
 
     every_label   whether the active party's own model takes part
     reading       seconds that reading and encoding the files took
+    privacy       the defences of the run; what they cost counts
     """
-
-    def trial(times: int, shorter: int) -> _Cost:
-        pools, aligned = _cut(sizes, times)
-        return _trial(facts, sizes, classes, pools, aligned, shorter, device, every_label)
-
-    images = any(len(size.shape) > 1 for size in sizes)
-    with one_thread(
-        is_small([(s.pool + s.aligned, *s.shape) for s in sizes])
-    ):  # as training has it
-        first = trial(0, EVERY_EPOCH)  # pays for what a process loads once
-        few = trial(1, SHORTER)
-        longer = trial(1, SHORTER // 2) if few.stepwise else few
-        many = trial(2 if images else LARGER, SHORTER)
-    loading = max(0.0, first.seconds - few.seconds / 2)
-    pace = (few.seconds + many.seconds) / (few.processor + many.processor)
+    # without rows of its own a party learns from the aligned ones
+    sizes = [replace(s, pool=s.pool or s.aligned) for s in sizes]
     pool = sum(s.pool for s in sizes)
     aligned = sum(s.aligned for s in sizes[1:]) / max(1, len(sizes) - 1)
-    full_rows = pool + aligned * len(sizes)
-    seconds = loading + reading + pace * _all_epochs(few, longer) * _growth(few, many, full_rows)
+
+    def trial(pool: int, aligned: int, shorter: int) -> _Cost:
+        pools = [max(LEAST, min(pool, size.pool)) for size in sizes]
+        shared = min(aligned, *(size.aligned for size in sizes[1:]))
+        shared = max(LEAST, 2 * classes, shared)
+        return _trial(facts, sizes, classes, pools, shared, shorter, device, every_label, privacy)
+
+    images = any(len(size.shape) > 1 for size in sizes)
+    small = is_small([(s.pool + s.aligned, *s.shape) for s in sizes])
+    with one_thread(small):  # as training has it
+        first = trial(LEAST, LEAST, EVERY_EPOCH)  # pays for what a process loads once
+        few = trial(POOL, ALIGNED, SHORTER)
+        longer = trial(POOL, ALIGNED, SHORTER // 2) if few.stepwise else few
+        more_pool = few
+        if pool > 2 * few.pool:
+            more_pool = trial((2 if images else LARGER) * POOL, ALIGNED, SHORTER)
+        more_aligned = few
+        if aligned > few.aligned:
+            more_aligned = trial(POOL, 3 * ALIGNED, SHORTER)
+    tried = (few, more_pool, more_aligned)
+    pace = sum(t.seconds for t in tried) / sum(t.processor for t in tried)
+    per_row = _per_row(few, more_pool, "pool"), _per_row(few, more_aligned, "aligned")
+    more = per_row[0] * (pool - few.pool) + per_row[1] * (aligned - few.aligned)
+    growth = max(0.1, 1 + more / few.processor)
+    loading = max(0.0, first.seconds - few.seconds / 2)
+    seconds = loading + reading + pace * growth * _all_epochs(few, longer)
     memory = BASE + COPIES * sum(s.bytes() for s in sizes)
     how = (
-        f"the method ran on {round(many.rows):,} random rows of the same widths on this machine as "
+        f"the method ran on {more_pool.pool:,} random rows of the same widths on this machine as "
         "it is now, and was scaled to all rows and epochs; expect a factor of two"
     )
-    return Estimate(seconds, memory, round(_all_traffic(few, longer, many, aligned)), how)
+    traffic = _all_traffic(few, longer, more_aligned, aligned)
+    return Estimate(seconds, memory, round(traffic), how)
 
 
 def _all_epochs(few: _Cost, longer: _Cost) -> float:
-    """Processor time on few rows with every epoch: the part that grows with the epochs, if there
-    is one beyond the noise, and the fixed one."""
-    if longer.processor < NOISE * few.processor:
-        return few.processor
-    of_epochs = (longer.processor - few.processor) * SHORTER
+    """Processor time on few rows with every epoch: the part that grows with the epochs, and the
+    fixed one."""
+    of_epochs = max(0.0, longer.processor - few.processor) * SHORTER
     return max(0.0, few.processor - of_epochs / SHORTER) + of_epochs
 
 
-def _growth(few: _Cost, many: _Cost, rows: float) -> float:
-    """How many times the few rows' cost all rows take."""
-    if many.rows <= few.rows:
-        return 1.0
-    slope = max(0.0, many.processor - few.processor) / (many.rows - few.rows)
-    return max(0.1, 1 + slope * (rows - few.rows) / few.processor)
+def _per_row(few: _Cost, more: _Cost, kind: str) -> float:
+    """Processor time that a further row of a kind takes; 0 where there are no further rows."""
+    rows: int = getattr(more, kind) - getattr(few, kind)
+    return max(0.0, more.processor - few.processor) / rows if rows > 0 else 0.0
 
 
-def _all_traffic(few: _Cost, longer: _Cost, many: _Cost, aligned: float) -> float:
+def _all_traffic(few: _Cost, longer: _Cost, more_aligned: _Cost, aligned: float) -> float:
     """Bytes with every epoch of all aligned rows; both are exact where they are linear."""
     more = (longer.traffic - few.traffic) * (SHORTER - 1) / max(1.0, few.traffic)
-    slope = 0.0
-    if many.aligned > few.aligned:
-        slope = (many.traffic - few.traffic) / (many.aligned - few.aligned)
+    further = more_aligned.aligned - few.aligned
+    slope = (more_aligned.traffic - few.traffic) / further if further > 0 else 0.0
     return max(0.0, few.traffic + slope * (aligned - few.aligned)) * (1 + more)
-
-
-def _cut(sizes: Sequence[Size], times: int) -> tuple[list[int], int]:
-    """(unaligned rows per party, aligned rows) of a trial, never more than there are but for a
-    few."""
-    pools = [max(LEAST, min(times * POOL, size.pool)) for size in sizes]
-    most = max(LEAST, *(size.aligned for size in sizes[1:]))
-    return pools, max(LEAST, min(times * ALIGNED, most))
 
 
 def _trial(
@@ -167,6 +169,7 @@ def _trial(
     shorter: int,
     device: str,
     every_label: bool,
+    privacy: PrivacySettings | None = None,
 ) -> _Cost:
     """What one small run costs, from training to its figures on test rows."""
     settings = {name: _less(name, value, shorter) for name, value in facts["settings"].items()}
@@ -181,7 +184,9 @@ def _trial(
         own = OwnRows(torch.cat([active.aligned, active.pool]), known, active.query, aligned)
     processor, start = time.process_time(), time.perf_counter()
     steps = _Steps()
-    trained = train(method, tables, labels, classes, own=own, device=device, observer=steps)
+    trained = train(
+        method, tables, labels, classes, own=own, privacy=privacy, device=device, observer=steps
+    )
     names = [table.name for table in tables]
     label = LabelConfig(names[0], "label")
     trained.stored_owner(names, list(map(str, range(classes))), label, labels[:test], {})
@@ -189,7 +194,7 @@ def _trial(
         processor=time.process_time() - processor,
         seconds=time.perf_counter() - start,
         traffic=float(sum(trained.cost["bytes"][way] for way in ("up", "down"))),
-        rows=sum(pools) + aligned * len(sizes),
+        pool=sum(pools),
         aligned=aligned,
         stepwise=steps.heard,
     )
