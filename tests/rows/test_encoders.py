@@ -17,6 +17,7 @@ from protoevfl.rows import files
 from protoevfl.rows.encoders import (
     ImageEncoder,
     ImageSpec,
+    differences,
     encode_rows,
     encoded_batches,
     encoder_from,
@@ -157,3 +158,21 @@ def test_every_bad_column_is_in_the_error(tmp_path: Path) -> None:
     ) as e:
         fit_encoder(path, FeatureSpec(("x", "y")), None)
     assert len(e.value.lines) == 2
+
+
+def test_new_rows_are_compared_with_those_of_training(tmp_path: Path) -> None:
+    """Read as in training (here with decimal commas), and of the columns in use only."""
+
+    def written(name: str, times: int) -> Path:
+        rows = "".join(f"{times * (i % 40 + 1.5)};note {i}\n".replace(".", ",") for i in range(400))
+        (tmp_path / name).write_text(f"x;free\n{rows}")
+        return tmp_path / name
+
+    encoder = fit_encoder(written("old.csv", 1), FeatureSpec(("x", "free")), None)
+    assert isinstance(encoder, TableEncoder)
+    assert list(encoder.pictures) == ["x"]
+    restored = encoder_from(json.loads(json.dumps(encoder_state(encoder))))
+    assert differences(restored, written("same.csv", 1)) == []
+    (line,) = differences(restored, written("new.csv", 1000))
+    assert line.startswith("column 'x' differs from training")
+    assert "about 1000 times" in line

@@ -98,9 +98,9 @@ def train_files(
             "class_rows": class_rows(world),
         }
         names = [p.name for p in world.parties]
-        own_test = world.parties[0].table.query
+        query = world.parties[0].table.query
         owner = trained.stored_owner(
-            names, world.classes, config.label, world.test_labels, facts, own_test
+            names, world.classes, config.label, world.test_labels, facts, query
         )
         if len(world.validation_labels):
             owner.metrics["validation"] = validation_metrics(trained, owner, world)

@@ -297,7 +297,8 @@ class TableEncoder:
         self.codes = tuple(codes)
         self.dropped = dict(dropped)  # column -> why it carries no information
         # column -> what it looked like in training; none in runs of earlier versions
-        self.pictures = dict(pictures or {})
+        kept = pictures or {}
+        self.pictures = {c.name: kept[c.name] for c in self.codes if c.name in kept}
         # column -> what a person should know of how it was read; of fitting, not kept
         self.remarks: dict[str, str] = {}
         ends = np.cumsum([len(code.labels) for code in self.codes], dtype=int).tolist()
