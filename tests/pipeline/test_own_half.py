@@ -16,10 +16,18 @@ from protoevfl.settings.presets import build
 def test_few_numbers_give_away_less_than_features(config: Config) -> None:
     method, privacy = method_and_privacy(config)
     levels = of_file(resolve(config)["insurer"], method, privacy)
-    assert list(levels) == ["open", "few"]
-    assert levels["open"].keys() == levels["few"].keys()
+    assert list(levels) == ["open", "few", "sealed"]
+    assert levels["open"].keys() == levels["few"].keys() == levels["sealed"].keys()
     assert min(levels["open"].values()) > 0.8
     assert sum(levels["few"].values()) < 0.8 * sum(levels["open"].values())
+
+
+def test_an_owner_that_steers_sealed_scores_stays_within_the_bounds(config: Config) -> None:
+    """Whatever column its labels are made of: .4 of a number, .5 of a category, and the slack of a
+    few hundred rows."""
+    method, privacy = method_and_privacy(config)
+    levels = of_file(resolve(config)["insurer"], method, privacy)
+    assert 0.05 < max(levels["sealed"].values()) < 0.6
 
 
 def test_other_methods_are_not_measured(config: Config, run: Run) -> None:
