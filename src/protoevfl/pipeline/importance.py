@@ -23,6 +23,7 @@ from protoevfl.rows.features import TableEncoder
 
 MOST_ROWS = 1000  # looked at
 REPEATS = 3  # times that each column is shuffled
+WIDE = 20  # columns from which once must do: ten classes take half a second each time
 MOST_COLUMNS = 200  # looked at, the first ones of the file
 
 
@@ -55,12 +56,13 @@ def own_columns(
     models = {"joint": everyone, **({"alone": (0,)} if owner.has_own_model else {})}
     before = {name: owner.subset(rows, parties) for name, parties in models.items()}
     columns = list(zip(encoder.columns, encoder.spans, strict=True))[:MOST_COLUMNS]
+    repeats = REPEATS if len(columns) < WIDE else 1
     random = torch.Generator().manual_seed(0)
     found = []
     for done, (column, span) in enumerate(columns):
         observer.progress("shuffling own columns", done, len(columns))
         gains: dict[str, list[dict[str, float]]] = {name: [] for name in models}
-        for _ in range(REPEATS):
+        for _ in range(repeats):
             shuffled = _shuffled(party, rows, span, random)
             for name, parties in models.items():
                 after = owner.subset(shuffled, parties)
