@@ -162,7 +162,7 @@ class StoredOwner:
         talks = {0: self.method.predict(owner, subset)}
         probabilities = lockstep(talks, _Known(embeddings))[0]
         # what these rows taught, for single rows later
-        self.memory |= {n: t.cpu() for n, t in owner.memory.items() if n.startswith("batch.")}
+        self.memory.update({n: t.cpu() for n, t in owner.memory.items() if n.startswith("batch.")})
         return probabilities.detach().cpu().float()
 
     def _owner(self) -> LabelOwner:
