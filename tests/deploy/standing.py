@@ -1,9 +1,12 @@
 """Three companies with a finished run, whose standing services answer in this process."""
 
+import atexit
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from protoevfl.deploy.kit import Kit
@@ -12,7 +15,7 @@ from protoevfl.deploy.standing_active import StandingActive, serve_spec
 from protoevfl.deploy.standing_lead import StandingLead
 from protoevfl.deploy.standing_worker import StandingParties
 from protoevfl.federation.engines.nvflare import CallError
-from tests.deploy.test_site import Companies
+from tests.deploy.test_site import Companies, train, write_files
 
 
 def never(name: str, frame: bytes) -> bytes:
@@ -78,9 +81,17 @@ class Standing:
         path.write_text("\n".join(lines) + "\n")
 
 
-def standing(trained: Companies, folder: Path, cache_s: float = 0.0) -> Standing:
+@cache
+def trained() -> Path:
+    """The companies' folder after training, once per process."""
+    folder = Path(tempfile.mkdtemp(prefix="protoevfl-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return train(write_files(folder)).folder
+
+
+def standing(folder: Path, cache_s: float = 0.0) -> Standing:
     """A copy of the companies whose partners allow serving; rows.csv is what is served."""
-    shutil.copytree(trained.folder, folder / "kits")
+    shutil.copytree(trained(), folder / "kits")
     found = Standing(folder / "kits", cache_s=cache_s)
     for name in ("bank", "shop", "tele"):
         found.rules(name, allow=True)

@@ -261,9 +261,13 @@ PEOPLE, SHARED, SOME, UNKNOWN, NEW = 40, 30, 3, 4, 6
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_files(tmp_path_factory.mktemp("files"))
+
+
+def write_files(folder: Path) -> Path:
     """party.toml and two files of every party: their people overlap in all but the last ten. The
     bank also has SOME people of the shop's own."""
-    folder, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     for at, name in enumerate(NAMES):
         (folder / name).mkdir()
         people = [f"C{i}" for i in range(SHARED)] + [f"{name}{i}" for i in range(PEOPLE - SHARED)]
@@ -306,6 +310,10 @@ def predicted(companies: Companies) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def trained(files: Path) -> Companies:
+    return train(files)
+
+
+def train(files: Path) -> Companies:
     """A training run on these files, done."""
     pytest.importorskip("private_set_intersection")
     with pytest.MonkeyPatch.context() as patch:

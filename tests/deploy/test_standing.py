@@ -14,14 +14,12 @@ from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.deploy.standing import Shelf, StandingParty, Window
 from protoevfl.messages import Embed, EmbedAt, Embeddings, decode, encode
 from tests.deploy.standing import Standing, standing
-from tests.deploy.test_site import SHARED, SOME, Companies, files, job, trained
-
-__all__ = ["files", "job", "trained"]  # fixtures
+from tests.deploy.test_site import SHARED, SOME
 
 
 @pytest.fixture
-def companies(trained: Companies, tmp_path: Path) -> Standing:
-    return standing(trained, tmp_path)
+def companies(tmp_path: Path) -> Standing:
+    return standing(tmp_path)
 
 
 @pytest.fixture

@@ -8,14 +8,12 @@ import pytest
 from protoevfl.deploy.standing_active import StandingActive, serve_spec
 from protoevfl.errors import UserError
 from tests.deploy.standing import Standing, standing
-from tests.deploy.test_site import NAMES, SHARED, SOME, Companies, files, job, trained
-
-__all__ = ["files", "job", "trained"]  # fixtures
+from tests.deploy.test_site import NAMES, SHARED, SOME
 
 
 @pytest.fixture
-def companies(trained: Companies, tmp_path: Path) -> Standing:
-    return standing(trained, tmp_path)
+def companies(tmp_path: Path) -> Standing:
+    return standing(tmp_path)
 
 
 def test_the_specification_asks_for_single_rows_and_nothing_else(companies: Standing) -> None:

@@ -20,14 +20,12 @@ from protoevfl.deploy.standing_lead import (
 from protoevfl.messages import Embeddings, encode
 from tests.deploy.keyring import opened
 from tests.deploy.standing import Standing, standing
-from tests.deploy.test_site import SHARED, Companies, files, job, trained
-
-__all__ = ["files", "job", "trained"]  # fixtures
+from tests.deploy.test_site import SHARED
 
 
 @pytest.fixture
-def companies(trained: Companies, tmp_path: Path) -> Standing:
-    return standing(trained, tmp_path)
+def companies(tmp_path: Path) -> Standing:
+    return standing(tmp_path)
 
 
 def shop_of(companies: Standing) -> Partner:
@@ -144,9 +142,9 @@ def test_a_restarted_party_is_greeted_at_once(companies: Standing) -> None:
 
 
 def test_what_both_policies_allow_is_kept_until_it_is_called_back(
-    trained: Companies, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    companies = standing(trained, tmp_path, cache_s=100.0)
+    companies = standing(tmp_path, cache_s=100.0)
     companies.rules("shop", cache_s=10.0)
     now = [0.0]
     partner = shop_of(companies)

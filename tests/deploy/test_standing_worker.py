@@ -13,14 +13,11 @@ from protoevfl.deploy.envelope import Envelope
 from protoevfl.deploy.seal import Keys, seal, unseal
 from protoevfl.deploy.standing_worker import Diary, StandingParties
 from tests.deploy.standing import Standing, standing
-from tests.deploy.test_site import Companies, files, job, trained
-
-__all__ = ["files", "job", "trained"]  # fixtures
 
 
 @pytest.fixture
-def companies(trained: Companies, tmp_path: Path) -> Standing:
-    return standing(trained, tmp_path)
+def companies(tmp_path: Path) -> Standing:
+    return standing(tmp_path)
 
 
 def hello(companies: Standing, sender: str = "bank", body: bytes | None = None) -> bytes:

@@ -8,9 +8,6 @@ import pytest
 
 from protoevfl.serve.service import Model, Service
 from tests.deploy.standing import Standing, standing
-from tests.deploy.test_site import Companies, files, job, trained
-
-__all__ = ["files", "job", "trained"]  # fixtures
 
 
 @dataclass
@@ -26,8 +23,8 @@ class Served:
 
 
 @pytest.fixture
-def served(trained: Companies, tmp_path: Path) -> Iterator[Served]:
-    companies = standing(trained, tmp_path)
+def served(tmp_path: Path) -> Iterator[Served]:
+    companies = standing(tmp_path)
     model = Model(companies.active(), companies.lead())
     service = Service()
     service.add(model)
