@@ -90,7 +90,7 @@ def test_when_measured_it_says_whether_joining_pays() -> None:
     assert "+4.0 (+2.0 to +5.5)" in text
     assert "all parties 75.0 80.0 70.0 0.125" in text
     assert "bank alone – 80.0" in text
-    assert "Joining does not pay here" in words(card(fitted(measured_=figures(-0.02))))
+    assert "Joining is not shown to pay" in words(card(fitted(measured_=figures(-0.02))))
 
 
 def test_a_notebook_gets_both_kinds() -> None:

@@ -117,9 +117,13 @@ def joining(gain: Mapping[str, float | str], whom: str = "the label party") -> s
     'joining pays: 4.7 points of AUC over the label party alone (95 % interval 3.1 to 6.4)'
     >>> small = {"measure": "accuracy", "difference": 0.002, "low": -0.01, "high": 0.015}
     >>> joining(small).split(":")[0]
-    'joining does not pay here'
+    'joining is not shown to pay'
     """
-    verdict = "joining pays" if float(gain["low"]) > 0 else "joining does not pay here"
+    verdict = "joining is not shown to pay"
+    if float(gain["low"]) > 0:
+        verdict = "joining pays"
+    elif float(gain["high"]) <= 0:
+        verdict = "joining does not pay here"
     what = "AUC" if gain["measure"] == "auc" else "accuracy"
     points, low, high = (100 * float(gain[name]) for name in ("difference", "low", "high"))
     interval = f"(95 % interval {low:.1f} to {high:.1f})"
