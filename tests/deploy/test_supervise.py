@@ -4,6 +4,7 @@ hub."""
 import os
 import sys
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from protoevfl.deploy.kit import Identity, Kit
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.engines import nvflare
+from protoevfl.federation.lockstep import PartyLostError
 
 
 def test_a_party_that_had_a_process_and_lost_it_is_gone_even_while_the_job_starts() -> None:
@@ -108,6 +110,22 @@ def test_an_aborted_run_is_not_tried_again_by_whoever_watches_it(
         made.run()
     with pytest.raises(UserError, match="no run 'r' was submitted"):
         supervise.abort(made.kit, "r")
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "FINISHED:COMPLETED"])
+def test_no_attempt_goes_on_unwatched_when_a_run_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """The hub was out of reach while an attempt ran, and nobody answers for it any more."""
+    made, hub = supervisor(tmp_path, "abort"), Hub()
+    (tmp_path / "runs" / "r").mkdir(parents=True)
+    (tmp_path / "runs" / "r" / "job").write_text("job")
+    monkeypatch.setattr(Hub, "jobs", lambda self: {"job": state}, raising=False)
+    monkeypatch.setattr(supervise.nvflare, "session", lambda *_: nullcontext(hub))
+    monkeypatch.setattr(made, "_attempt", lambda: ("UNREACHABLE", "the hub does not answer"))
+    with pytest.raises(PartyLostError, match="the hub does not answer"):
+        made.run()
+    assert hub.aborted == (["job"] if state == "RUNNING" else [])
 
 
 def test_patience_starts_again_with_every_new_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,15 @@ HEAD = [
     "(longest) |",
     "|---|---|---|---|---|",
 ]
-NAMES = {
+KILLED = {
     "party worker": "kill -9 of a party's job process",
     "party main process": "kill -9 of a party's main process, then `start`",
     "hub": "kill -9 of the hub, then `start`",
+}
+NAMES = {
     "proxy": "proxy: delays, stalls, slows, cuts, truncates, flips bits",
     "intruder": "who must not get in, what must not be done",
+    "hub": "a hub with changed software: drops, repeats, reorders, changes, calls a party itself",
     "damage": "damaged or doubled: checkpoint, journal, kit, job",
     "disk": "full disk, read-only folder; then `resume`",
     "skip": "`skip` with Proto-EVFL: a party away for a while, or to the end",
@@ -35,7 +38,7 @@ def name_of(line: dict[str, Any]) -> str:
     """The row of the table that a case belongs to."""
     kind = str(line["kind"])
     if kind == "kill -9":
-        return next(text for part, text in NAMES.items() if str(line["what"]).startswith(part))
+        return next(text for part, text in KILLED.items() if str(line["what"]).startswith(part))
     return NAMES.get(
         kind, f"{kind} of job process, main process, hub" if kind.startswith("SIGSTOP") else kind
     )
@@ -47,9 +50,9 @@ def table(lines: Iterable[dict[str, Any]]) -> str:
     rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for line in lines:
         rows.setdefault(name_of(line), {}).setdefault(line["key"], []).append(line)
-    order = [*NAMES.values()]
-    # SIGSTOP after the kills
-    known = sorted(rows, key=lambda name: order.index(name) if name in order else 3)
+    first, then = [*KILLED.values()], [*NAMES.values()]
+    others = [name for name in rows if name not in first + then]  # SIGSTOP, after the kills
+    known = [name for name in [*first, *others, *then] if name in rows]
     return "\n".join([*HEAD, *(_row(name, list(rows[name].values())) for name in known)])
 
 

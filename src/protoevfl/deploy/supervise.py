@@ -182,6 +182,7 @@ class _Supervisor:
             reason = str(status.get("error") or reason or ended)
             patience.progress(int(status.get("round", 0)))
             if self.spec.on_party_loss == "abort" or patience.over():
+                self._end_last()
                 raise PartyLostError(
                     f"run {self.spec.run} stopped in round {status.get('round', 0)}: {reason}; "
                     f"`protoevfl deploy resume {self.spec.run}` goes on with it"
@@ -190,6 +191,15 @@ class _Supervisor:
                 self.say(f"attempt ended ({reason}); trying again")
             said = reason
             time.sleep(POLL_S)
+
+    def _end_last(self) -> None:
+        """A run that stops is not to go on unwatched: an attempt may still be there where the hub
+        was out of reach for a while. Where it still is, `resume` ends it."""
+        with (
+            suppress(nvflare.UnreachableError),
+            nvflare.session(self.kit.identity.admin, self.kit.folder / "admin") as hub,
+        ):
+            self._end_leftovers(hub)
 
     def _status(self) -> dict[str, Any]:
         """What the newest attempt wrote; an earlier one's error is not this one's."""
