@@ -1,5 +1,5 @@
-"""The sealed level between real processes: a party is killed in the middle, and the predictions are
-those of one process."""
+"""The sealed level between real processes: a party and the label owner are killed in the middle, and
+the predictions are those of one process."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -40,7 +40,7 @@ def wide(federation: Federation) -> Iterator[Federation]:
         path.write_text(before[name])
 
 
-def test_with_a_party_killed_the_predictions_are_those_of_one_process(
+def test_with_party_and_owner_killed_the_predictions_are_those_of_one_process(
     wide: Federation, tmp_path: Path
 ) -> None:
     spec = complete(
@@ -58,7 +58,7 @@ def test_with_a_party_killed_the_predictions_are_those_of_one_process(
     said: list[str] = []
     running = wide.submit(spec, said.append)
     wide.wait_for_round("sealed", 1)  # labels are sealed and summed
-    kill(*wide.workers("shop"))
+    kill(*wide.workers("shop"), *wide.workers("bank"))
     assert running.done()["state"] == "done", said
     config = one_process(wide.folder)
     config = replace(

@@ -534,11 +534,11 @@ class ProtoEVFL:
                 f[i, :, : sent.shape[-1]] = sent
         return self.decide(owner, f, here)
 
-    def decide(self, owner: LabelOwner, f: Tensor, here: Tensor, batch: bool = True) -> Tensor:
+    def decide(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
         """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for
         "none of these"."""
-        shows_more = batch and self.unseen.self_training and f.shape[1] >= self.unseen.least_rows
-        if "scores" in owner.memory and shows_more:
+        many = f.shape[1] >= self.unseen.least_rows
+        if "scores" in owner.memory and self.unseen.self_training and many:
             return self.decide_by_batch(owner, f, here)
         if "linear" in owner.memory:  # tables with every label: methods/joint.py
             return predict_joint(owner, f, here)
@@ -546,31 +546,44 @@ class ProtoEVFL:
             shared = owner.memory["embeddings"]
             width = owner.memory["prototypes"].shape[-1]
             return predict_stacked(owner, shared, f, here, width, self.unseen)
-        assert isinstance(owner.head, HeadNet)
-        aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
-        enough = batch and self.unseen.batch and f.shape[1] >= self.unseen.least_rows
-        fires = (
-            owner.open
-            and enough
-            and bool(here.all())
-            and self.lacking(owner)
-            and self.something_unseen(owner, f)
-        )
-        me = owner if self.lacking(owner) else replace(owner, unseen=(), rare=())
-        if fires:
-            me = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
-        # with many labels: the head
-        scarce = self.unseen.self_training and aligned.shape[1] <= self.unseen.batch_rows
-        if enough and (me.unseen or me.rare or scarce):
-            p = predict_batch(me, aligned, f, here, width, self.unseen)
-        elif batch and me.unseen and self.unseen.batch and learnt_before(owner, here):
-            p = predict_by_earlier_batch(owner, f, here, width)
-        else:
-            p = probabilities(owner.head, f, here)
-            # classes weighed the same in training: back to their natural rates
-            if self.head.balanced:
-                p = (p.clamp(min=1e-12).log() + log_rates(owner.labels, owner.classes)).softmax(1)
+        if not (many and self.unseen.batch):
+            p = self.decide_one_by_one(owner, f, here)
+            return nn.functional.pad(p, (0, 1)) if owner.open else p
+        may_be_open = owner.open and bool(here.all()) and self.lacking(owner)
+        fires = may_be_open and self.something_unseen(owner, f)
+        p = self.decide_together(owner, f, here, fires)
         return nn.functional.pad(p, (0, 1)) if owner.open and not fires else p
+
+    def decide_together(self, owner: LabelOwner, f: Tensor, here: Tensor, fires: bool) -> Tensor:
+        """Many rows, which say more together than one by one; `fires`: the open test found a class
+        that nobody named."""
+        aligned = owner.memory["embeddings"]
+        sought = owner if self.lacking(owner) else replace(owner, unseen=(), rare=())
+        if fires:
+            sought = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
+        # with many labels the head is as good
+        scarce = self.unseen.self_training and aligned.shape[1] <= self.unseen.batch_rows
+        if not (sought.unseen or sought.rare or scarce):
+            return self.decide_by_head(owner, f, here)
+        width = owner.memory["prototypes"].shape[-1]
+        return predict_batch(sought, aligned, f, here, width, self.unseen)
+
+    def decide_one_by_one(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
+        """Few rows: by what an earlier batch taught of classes without labels, else by the head."""
+        sought = owner.unseen if self.lacking(owner) else ()
+        if sought and self.unseen.batch and learnt_before(owner, here):
+            width = owner.memory["prototypes"].shape[-1]
+            return predict_by_earlier_batch(owner, f, here, width)
+        return self.decide_by_head(owner, f, here)
+
+    def decide_by_head(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
+        """The heads' mean, brought back to natural class rates where training weighed classes the
+        same."""
+        assert isinstance(owner.head, HeadNet)
+        p = probabilities(owner.head, f, here)
+        if not self.head.balanced:
+            return p
+        return (p.clamp(min=1e-12).log() + log_rates(owner.labels, owner.classes)).softmax(1)
 
     def decide_by_batch(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
         """Images at the sealed level: scores in the place of embeddings, the batch teaches too."""
