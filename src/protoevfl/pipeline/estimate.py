@@ -196,7 +196,7 @@ def _trial(
         traffic=float(sum(trained.cost["bytes"][way] for way in ("up", "down"))),
         pool=sum(pools),
         aligned=aligned,
-        stepwise=steps.heard,
+        stepwise=steps.heard or method.name != "proto_evfl",  # the others all train in epochs
     )
 
 
