@@ -38,7 +38,7 @@ def test_few_numbers_are_counted() -> None:
 
 def test_the_sealed_level_speaks_of_scores_and_the_bound_not_of_embeddings() -> None:
     words = said(columns="sealed", **{"sealed.most_of_number": 0.25})
-    assert "a score per class of each shared row, of at most 4 levels" in words
+    assert "a score per class of each shared row, of at most 5 levels" in words
     assert "at most 0.25 of any number" in words
     assert "64 numbers" not in words
     assert "rebuild most columns" not in words
