@@ -8,7 +8,7 @@ branch that did not exist: all of them give predictions, and wrong ones. `differ
 pictures and says it in words with the number of rows, for a person to judge. Its bars are set so
 that rows drawn like those of training pass.
 
-A picture holds no value of a single row: rare categories are counted together, the extremes are
+A picture names no row: rare categories are counted together, the extremes are
 the quantiles of half a percent, and numbers are rounded to four digits.
 """
 
