@@ -150,7 +150,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=2)
     parser.add_argument("--pieces", action="store_true", help="a further call in pieces")
-    parser.add_argument("--kernels", action="store_true", help="the busiest kernels of each training")
+    parser.add_argument(
+        "--kernels", action="store_true", help="the busiest kernels of each training"
+    )
     asked = parser.parse_args()
     seeds = range(asked.seeds)
     for dataset in asked.datasets:
