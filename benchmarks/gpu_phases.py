@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from machine import table
 from torch.profiler import ProfilerActivity, profile
 
+from machine import table
 from protoevfl import distributed
 from protoevfl import fit as fitting
 from protoevfl import head as heads
