@@ -61,7 +61,8 @@ def test_the_best_trial_wins() -> None:
 
 
 def test_every_label_is_searched_where_it_is_used_and_folds_hide_it() -> None:
-    assert all(set(c) <= {"own_batches"} for c in tune.candidates("laser", "digits", 3, "all"))
+    drawn = tune.candidates("laser", "digits", 3, "all")
+    assert all(set(settings) <= {"own_batches", "lr"} for settings in drawn)
     cell = RunConfig("digits", "vanilla", aligned=40, pool=30, labels="all")
     for world in tune._fold_worlds(cell, 100, "cpu", 4):
         own = world.owner.own
