@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from protoevfl.deploy import processes
+from protoevfl.deploy import place, processes
 from protoevfl.deploy.checkpoints import CheckpointStore
-from protoevfl.deploy.kit import open_kit
+from protoevfl.deploy.kit import Kit, open_kit
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from tests.faults.cases import leftovers, quiet
@@ -83,24 +83,77 @@ def lost_journal(federation: Federation) -> str:
     return said if "journal from a copy" in said and _good(federation, running.spec) else ""
 
 
-def second_copy(federation: Federation, name: str = "shop") -> str:
-    """D10: a kit is copied and started twice; the first goes on."""
-    running = _running(federation, "copy", 2)
+def _copy(federation: Federation, name: str, *left_out: str) -> Kit:
     folder = Path(tempfile.mkdtemp(dir=federation.folder)) / name
-    unwanted = shutil.ignore_patterns("runs", "process.json", "log")
-    shutil.copytree(federation.folder / name, folder, ignore=unwanted)
+    unwanted = shutil.ignore_patterns("runs", "process.json", "log", *left_out)
+    return open_kit(shutil.copytree(federation.folder / name, folder, ignore=unwanted))
+
+
+def _refusal(copy: Kit) -> str:
+    """What a kit says that does not join, "" when it does."""
     try:
-        processes.start(open_kit(folder), wait_s=40)
-        return ""
+        processes.start(copy, wait_s=40)
     except UserError as error:
-        said = str(error)
+        return str(error)
     finally:
-        processes.stop(open_kit(folder), seconds=0.5)
+        processes.stop(copy, seconds=0.5)
+    return ""
+
+
+def _goes_on(federation: Federation, running: Running) -> bool:
+    """The run ends as it must, and so does one after it."""
     running.done()
     after = federation.spec(f"after-copy-{int(time.time())}")
     federation.submit(after, quiet).done()
-    good = "second copy" in said and same(federation, running.spec) and _good(federation, after)
+    return same(federation, running.spec) and _good(federation, after)
+
+
+def second_copy(federation: Federation, name: str = "shop") -> str:
+    """D10: a kit is copied and started twice; the first goes on."""
+    running = _running(federation, "copy", 2)
+    said = _refusal(_copy(federation, name))
+    good = "second copy" in said and _goes_on(federation, running)
     return said.replace(str(federation.folder), "FOLDER") if good else ""
+
+
+def silent_original(federation: Federation, name: str = "shop") -> str:
+    """D10: a copy from before the first start, while the original hangs and the hub has heard
+    nothing of it for 40 s, or was itself started anew; the first goes on."""
+    running = _running(federation, "silent", 2)
+    copy = _copy(federation, name, "place")
+    original = (federation.main(name), *federation.workers(name))
+    kill(*original, how=signal.SIGSTOP)
+    try:
+        time.sleep(40)
+        said = [_refusal(copy)]
+        processes.stop(federation.kit("hub"), seconds=0)
+        federation.up("hub")
+        said.append(_refusal(copy))
+    finally:
+        kill(*original, how=signal.SIGCONT)
+    good = all("second copy" in text for text in said) and _goes_on(federation, running)
+    return said[0].replace(str(federation.folder), "FOLDER") if good else ""
+
+
+def moved(federation: Federation, name: str = "shop") -> str:
+    """D10: a kit moves on purpose; then its old place is refused, and a run goes through."""
+    federation.up()
+    hub, old = federation.kit("hub"), federation.kit(name)
+    processes.stop(old, seconds=0.5)
+    new = _copy(federation, name)
+    said = [_refusal(new)]
+    place.move(new, None)
+    said.append(_refusal(new))
+    place.move(hub, name)
+    processes.start(new, wait_s=90)
+    said.append(_refusal(old))
+    processes.stop(new, seconds=0.5)
+    place.move(hub, name)
+    federation.up(name)  # and back
+    after = federation.spec(f"moved-{int(time.time())}")
+    federation.submit(after, quiet).done()
+    good = all("second copy" in text for text in said) and _good(federation, after)
+    return "refused, moved, moved back" if good else ""
 
 
 TRIALS: dict[str, Callable[[Federation], str]] = {
@@ -108,4 +161,6 @@ TRIALS: dict[str, Callable[[Federation], str]] = {
     "a flipped byte in a party's newest checkpoint": flipped_byte,
     "the active party's journal gone, then back": lost_journal,
     "a second copy of a kit": second_copy,
+    "a second copy of a kit whose original hangs": silent_original,
+    "a kit moved on purpose, and back": moved,
 }

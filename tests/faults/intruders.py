@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from protoevfl.deploy import kit as kits
-from protoevfl.deploy import processes, supervise
+from protoevfl.deploy import place, processes, supervise
 from protoevfl.deploy.provision import Project, provision
 from protoevfl.errors import UserError
 from protoevfl.federation.engines import nvflare
@@ -61,7 +61,7 @@ def _copy(federation: Federation, name: str) -> Path:
     shutil.copytree(
         federation.folder / name,
         folder,
-        ignore=shutil.ignore_patterns("runs", "log", "*.txt", "*.json*"),
+        ignore=shutil.ignore_patterns("runs", "log", "place", "*.txt", "*.json*"),
     )
     for file in ("kit.json", "manifest.json"):
         shutil.copy(federation.folder / name / file, folder / file)
@@ -114,7 +114,7 @@ def expired(federation: Federation) -> str:
     """A certificate that ran out yesterday: refused by its own kit's check, and by the hub where
     that is left out."""
     processes.stop(federation.kit("shop"), seconds=0.5)
-    time.sleep(nvflare.ALIVE_S + 5)  # the hub lets a kit join from another place only then
+    place.move(federation.kit("hub"), "shop")  # else it is the copy that is refused
     folder = _copy(federation, "shop")
     _reissue(federation, folder, datetime.now(UTC) + timedelta(days=1))
     if refused := _join(folder, 60.0):
@@ -125,6 +125,7 @@ def expired(federation: Federation) -> str:
     _reissue(federation, folder, datetime.now(UTC) - timedelta(days=1))
     own = _join(folder)
     skipped = _join_unchecked(folder)
+    place.move(federation.kit("hub"), "shop")
     return f"{own} | without that check: {skipped}" if "expired" in own and skipped else ""
 
 

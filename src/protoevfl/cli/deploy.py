@@ -106,6 +106,18 @@ def stop(kit: KitArgument) -> None:
 
 
 @app.command()
+def move(
+    kit: KitArgument,
+    party: Annotated[str | None, Argument(help="At the hub: the party that moved.")] = None,
+) -> None:
+    """Let a kit that was moved on purpose work in its new place: once there, once at the hub."""
+    from protoevfl.deploy import place
+    from protoevfl.deploy.kit import open_kit
+
+    print(place.move(open_kit(kit), party))
+
+
+@app.command()
 def status(
     kit: KitArgument,
     run: Annotated[str | None, Argument(help="A run of this kit.")] = None,

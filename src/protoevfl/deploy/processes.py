@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from protoevfl.deploy import durable, kit, os_process
+from protoevfl.deploy import durable, kit, os_process, place
 from protoevfl.deploy.kit import Kit
 from protoevfl.errors import UserError
 from protoevfl.federation.engines import nvflare
@@ -57,6 +57,7 @@ def run(opened: Kit) -> int:
 
 def _spawn(opened: Kit) -> "subprocess.Popen[bytes]":
     kit.check(opened)
+    place.check(opened)
     if status(opened).running:
         raise UserError(
             f"{opened.name} is already running; stop it first with `protoevfl deploy stop`"
@@ -89,6 +90,7 @@ def _spawn(opened: Kit) -> "subprocess.Popen[bytes]":
     facts = {"pid": process.pid, "born": os_process.born(process.pid)}
     try:
         durable.write(opened.folder / "process.json", json.dumps(facts).encode())
+        place.note(opened)
     except UserError:  # nobody would find it again
         process.kill()
         process.wait()
@@ -159,8 +161,8 @@ _REASONS = (
     ("not on the list", "the hub does not list this party"),
     (
         "unauthenticated",
-        "the hub refused this party: it is not on its list, its certificate is another's, or a "
-        "second copy of its kit is running elsewhere",
+        "the hub refused this party: it is not on its list, its certificate is another's, or this "
+        "is a second copy of its kit (if it moved: `protoevfl deploy move` at the hub)",
     ),
     ("requires identity", "the certificate belongs to another party"),
     ("Cannot connect", "the hub cannot be reached; is it started, and is its port open?"),

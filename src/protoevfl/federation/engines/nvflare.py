@@ -8,15 +8,11 @@ else in this package imports nvflare.
 """
 
 import contextlib
-import hashlib
 import io
 import json
 import logging
 import os
-import platform
 import threading
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,8 +27,6 @@ RUNTIME = (
 )
 SYNC_S = 300  # for every party's job process to load
 _SWITCHES = threading.RLock()
-PLACE = "protoevfl_place"  # where a party's kit lies, in what it tells the hub
-ALIVE_S = 25.0  # without a sign; NVFlare's heartbeat is every 10 s
 LONGEST_S = 30 * 24 * 3600.0  # one job
 
 
@@ -340,81 +334,9 @@ def command(role: str, kit: Path, name: str, org: str) -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """`PartyList` and `Place` are made on first use, because their base class is NVFlare's."""
-    made = {"PartyList": _party_list, "Place": _place}
-    if name in made:
-        globals()[name] = made[name]()
-        return globals()[name]
+    """`PartyList` and `Place` under the names that signed kits have for them."""
+    from protoevfl.federation.engines import nvflare_place
+
+    if name in ("PartyList", "Place"):
+        return getattr(nvflare_place, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _party_list() -> type:
-    from nvflare.apis.event_type import EventType
-    from nvflare.apis.fl_component import FLComponent
-    from nvflare.apis.fl_constant import FLContextKey
-    from nvflare.apis.fl_exception import NotAuthenticated
-
-    # the hub's own registration session
-    from nvflare.private.defs import ClientType, InternalFLContextKey
-
-    class PartyList(FLComponent):  # type: ignore[misc]
-        """At the hub: only sites named in the kit's parties.json may join, whatever certificate
-        they hold, and a kit works in one place at a time."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.places: dict[str, str] = {}  # where each party joined from
-
-        def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-            if event_type != EventType.CLIENT_REGISTER_RECEIVED:
-                return
-            if fl_ctx.get_prop(FLContextKey.CLIENT_TYPE) == ClientType.ADMIN:
-                return  # takes no part in jobs; its certificate and role are checked at login
-            session = fl_ctx.get_prop(InternalFLContextKey.CLIENT_REG_SESSION)
-            name = str(getattr(session, "client_name", ""))
-            root = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())
-            if name not in json.loads((root / "parties.json").read_text()):
-                self.log_error(fl_ctx, f"party {name} is not on the list of this hub: refused")
-                raise NotAuthenticated(f"party {name} is not on the list of this hub")
-            peer = fl_ctx.get_peer_context()
-            place = str(peer.get_prop(PLACE, "")) if peer is not None else ""
-            if place != self.places.get(name, place) and self._alive(fl_ctx, name):
-                self.log_error(fl_ctx, f"a second copy of the kit of {name}: refused")
-                raise NotAuthenticated(f"the kit of {name} is at work in another place")
-            self.places[name] = place
-
-        def _alive(self, fl_ctx: Any, name: str) -> bool:
-            """Whether the hub has heard of the party lately."""
-            clients = fl_ctx.get_engine().client_manager.get_clients().values()
-            heard = [c.last_connect_time for c in clients if c.name == name]
-            return bool(heard) and time.time() - max(heard) < ALIVE_S
-
-    return PartyList
-
-
-def place_of(kit: Path) -> str:
-    """Where a kit lies, as a hash: the same after a restart, another for a copy."""
-    network_card = uuid.getnode()
-    # where no card can be read Python makes a number up, in every process another, and marks it
-    made_up = bool(network_card >> 40 & 1)
-    kit = kit.resolve()
-    where = f"{'' if made_up else network_card} {platform.node()} {kit} {kit.stat().st_ino}"
-    return hashlib.sha256(where.encode()).hexdigest()[:16]
-
-
-def _place() -> type:
-    from nvflare.apis.event_type import EventType
-    from nvflare.apis.fl_component import FLComponent
-    from nvflare.apis.fl_constant import FLContextKey
-
-    class Place(FLComponent):  # type: ignore[misc]
-        """At a party: tells the hub, as a hash, on which machine and in which folder its kit lies.
-        Started again it comes from the same place; a copy does not."""
-
-        def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-            if event_type != EventType.BEFORE_CLIENT_REGISTER:
-                return
-            root = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())
-            fl_ctx.set_prop(PLACE, place_of(root), private=False, sticky=True)
-
-    return Place
