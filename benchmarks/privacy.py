@@ -36,8 +36,9 @@ from protoevfl.audit.record import AUDIT, Recording, Warm, privacy_of, record, r
 from protoevfl.bench import records
 from protoevfl.bench.run import RunConfig
 from protoevfl.cli.option_values import settings_for, whole_numbers
+from protoevfl.codec import to
 from protoevfl.distributed import choose_device
-from protoevfl.messages import Learn, to
+from protoevfl.messages import Learn
 from protoevfl.observer import Observer
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.protocol import Attempt, Case, attempt, finding

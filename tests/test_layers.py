@@ -17,6 +17,7 @@ ROOT = Path(protoevfl.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors"},
     {"core", "messages", "progress", "distributed", "validation"},
+    {"codec"},
     {"rows", "models", "method", "fit", "privacy"},
     {"head", "observer"},
     {"tracking", "federation"},

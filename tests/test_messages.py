@@ -1,265 +1,60 @@
-"""Messages go through bytes unchanged; decode refuses everything else, with MessageError and
-nothing else."""
+"""One file lists all that ever leaves a party: no other module declares a type that crosses, or
+writes one itself."""
 
-import json
-from dataclasses import fields, replace
-from typing import Any
+import ast
+import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load, save
 from torch import Tensor
 
-from protoevfl import messages
-from protoevfl.messages import (
-    BackwardBatch,
-    Describe,
-    Done,
-    Embed,
-    Embeddings,
-    Learn,
-    Learned,
-    Message,
-    MessageError,
+import protoevfl
+from protoevfl import codec, messages
+from protoevfl.messages import Done, Learned, Message, MessageError
+
+ROOT = Path(protoevfl.__file__).parent
+TYPES = [cls for cls in Message.__subclasses__() if cls.__module__.startswith("protoevfl")]
+
+
+def test_every_type_is_declared_in_messages() -> None:
+    assert {cls.__module__ for cls in TYPES} == {"protoevfl.messages"}
+    # a subclass could smuggle a field
+    assert not [sub for cls in TYPES for sub in cls.__subclasses__()]
+    assert len({cls.__name__ for cls in TYPES}) == len(TYPES)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
 )
-
-TYPES = sorted(messages._registry().values(), key=lambda cls: cls.__name__)
-SIZES = {
-    "classes": 3,
-    "width": 4,
-    "rows": 5,
-    "batch": 2,
-    "groups": 2,
-    "components": 3,
-    "pool": 6,
-    "size": 7,
-}
-
-
-def example(cls: type[Message], fill: int = 0) -> Message:
-    """A message of that type with all its fields filled."""
-    made: dict[str, Any] = {}
-    for name, spec in messages._arrays(cls).items():
-        shape = [SIZES.get(dim, 2) for dim in spec["dims"]]
-        made[name] = (torch.arange(torch.Size(shape).numel()).view(shape) + fill).to(spec["dtype"])
-    for name, kind in messages._scalars(cls).items():
-        made[name] = {int: 3, float: 0.5, str: "aligned", bool: True}[kind]
-    return cls(**made)
-
-
-def same(a: Message, b: Message) -> bool:
-    pairs = [(getattr(a, f.name), getattr(b, f.name)) for f in fields(a)]
-    return type(a) is type(b) and all(
-        torch.equal(x, y) if isinstance(x, Tensor) else x == y for x, y in pairs
-    )
-
-
-def raw(arrays: dict[str, Tensor], **meta: str) -> bytes:
-    """Wire bytes with any content."""
-    return save(
-        arrays,
-        metadata={"type": "Embeddings", "version": str(messages.VERSION), "scalars": "{}", **meta},
-    )
-
-
-def refused(data: bytes, saying: str | None = None, **how: Any) -> None:
-    with pytest.raises(MessageError, match=saying):
-        messages.decode(data, **how)
+def test_no_other_file_derives_a_message(path: Path) -> None:
+    if path.name == "messages.py" and path.parent == ROOT:
+        return
+    names = {cls.__name__ for cls in TYPES} | {"Message"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(base).split(".")[-1] for base in node.bases}
+            assert not bases & names, f"{path.name}: declare {node.name} in messages.py"
 
 
 @pytest.mark.parametrize("cls", TYPES, ids=lambda cls: cls.__name__)
-class TestEveryType:
-    def test_survives_the_wire(self, cls: type[Message]) -> None:
-        message = example(cls)
-        data = messages.encode(message)
-        assert same(messages.decode(data), message)
-        assert messages.encode(example(cls)) == data
-
-    def test_is_plain_safetensors(self, cls: type[Message]) -> None:
-        message = example(cls)
-        arrays = load(messages.encode(message))
-        assert set(arrays) == set(messages._arrays(cls))
-        assert all(torch.equal(arrays[name], getattr(message, name)) for name in arrays)
-
-    def test_says_what_it_reveals(self, cls: type[Message]) -> None:
-        assert cls.__doc__
-        assert len(cls.__doc__) > 20
-
-    def test_stacks_and_unstacks(self, cls: type[Message]) -> None:
-        three = [example(cls, fill) for fill in range(3)]
-        together = messages.stack(three)
-        for name in messages._arrays(cls):
-            assert getattr(together, name).shape == (3, *getattr(three[0], name).shape)
-        assert all(same(a, b) for a, b in zip(three, messages.unstack(together, 3), strict=True))
-
-    def test_counts_its_numbers(self, cls: type[Message]) -> None:
-        message = example(cls)
-        expected = 0
-        for f in fields(message):
-            value = getattr(message, f.name)
-            if isinstance(value, Tensor):
-                expected += value.numel() * value.element_size()
-            else:
-                expected += len(value) if isinstance(value, str) else 8
-        assert messages.payload_bytes(message) == expected
-        assert messages.payload_bytes(message) <= len(messages.encode(message))
-
-    def test_truncation_is_refused_at_any_place(self, cls: type[Message]) -> None:
-        data = messages.encode(example(cls))
-        for length in {*range(0, len(data), 7), 7, 8, len(data) - 1}:
-            refused(data[:length])
-
-    def test_a_flipped_bit_gives_a_message_or_a_message_error(self, cls: type[Message]) -> None:
-        data = messages.encode(example(cls))
-        for at in range(len(data)):
-            flipped = bytearray(data)
-            flipped[at] ^= 1 << (at % 8)
-            try:
-                back = messages.decode(bytes(flipped))
-            except MessageError:
-                continue
-            assert type(back) in TYPES
+def test_a_type_is_frozen_and_holds_declared_arrays_and_plain_scalars(cls: type[Message]) -> None:
+    assert cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert cls.__doc__
+    for field in dataclasses.fields(cls):
+        if field.type is Tensor:
+            assert field.metadata["dims"]
+            assert field.metadata["dtype"] in codec._DTYPES.values()
+        else:
+            assert field.type in (int, float, str, bool)
 
 
-def test_bytes_on_the_wire_are_the_payload_plus_a_small_frame() -> None:
-    message = Embeddings(torch.zeros(200, 84))
-    assert messages.payload_bytes(message) == 200 * 84 * 4
-    assert len(messages.encode(message)) - messages.payload_bytes(message) < 400
-
-
-def test_unknown_type_is_refused() -> None:
-    refused(raw({"values": torch.zeros(2, 3)}, type="Labels"), "declared types")
-    refused(raw({"values": torch.zeros(2, 3)}, type="Message"), "declared types")
-
-
-def test_undeclared_and_missing_fields_are_refused() -> None:
-    refused(raw({"values": torch.zeros(2, 3), "labels": torch.zeros(2)}), "must hold the arrays")
-    refused(raw({}), "must hold the arrays")
-    refused(
-        raw({"values": torch.zeros(2, 3)}, scalars='{"note": "hello"}'), "must hold the scalars"
-    )
-    refused(raw({}, type="Embed"), "must hold the scalars")
-    refused(raw({"values": torch.zeros(2, 3)}, note="hello"), "undeclared")
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
-)
-def test_wrong_dtype_is_refused(dtype: torch.dtype) -> None:
-    refused(raw({"values": torch.zeros(2, 3).to(dtype)}), "must be torch.float32")
-
-
-def test_wrong_dtype_does_not_leave_either() -> None:
-    with pytest.raises(MessageError, match="must be torch"):
-        messages.encode(Embeddings(torch.zeros(2, 3, dtype=torch.float64)))
-
-
-def test_a_view_with_odd_strides_is_sent_as_what_it_shows() -> None:
-    numbers = torch.arange(24.0).view(4, 6).T[::2]
-    back = messages.decode(messages.encode(Embeddings(numbers)))
-    assert torch.equal(messages.values(back), numbers)
-
-
-@pytest.mark.parametrize("shape", [(), (6,), (1, 2, 3)])
-def test_wrong_number_of_axes_is_refused(shape: tuple[int, ...]) -> None:
-    refused(raw({"values": torch.zeros(shape)}), "must have the axes")
-
-
-def test_sizes_that_disagree_are_refused() -> None:
-    refused(
-        messages.encode(Learned(torch.zeros(5, 4), torch.zeros(3))),
-        "classes is 3, must be 10",
-        dims={"classes": 10},
-    )
-    refused(
-        messages.encode(Embeddings(torch.zeros(5, 4))), "rows is 5", dims={"rows": 6, "width": 4}
-    )
-    uneven = Learn(0, torch.zeros(3, 4), torch.zeros(3), torch.zeros(2))
-    refused(messages.encode(uneven), "classes is 2, must be 3")
-    fits = messages.decode(
-        messages.encode(Embeddings(torch.zeros(5, 4))), dims={"rows": 5, "width": 4, "classes": 7}
-    )
-    assert isinstance(fits, Embeddings)
-
-
-def test_the_dims_of_the_caller_are_not_changed() -> None:
-    dims = {"width": 4}
-    messages.decode(messages.encode(Embeddings(torch.zeros(5, 4))), dims=dims)
-    assert dims == {"width": 4}
-
-
-def test_too_many_bytes_are_refused_before_anything_is_read() -> None:
-    refused(b"x" * 101, "over the limit", max_bytes=100)
-    data = messages.encode(Embeddings(torch.zeros(5, 4)))
-    assert messages.decode(data, max_bytes=len(data))
-    refused(data, "over the limit", max_bytes=len(data) - 1)
-
-
-def test_a_header_that_claims_more_than_there_is_allocates_nothing() -> None:
-    for shape in ([1 << 20, 1 << 20], [1 << 40, 1], [1 << 14, 1 << 14], [3, 1 << 62]):
-        entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, 8]}
-        meta = {"type": "Embeddings", "version": str(messages.VERSION), "scalars": "{}"}
-        header = json.dumps({"__metadata__": meta, "values": entry}).encode()
-        refused(len(header).to_bytes(8, "little") + header + b"\0" * 8)
-    refused((1 << 60).to_bytes(8, "little") + b"{}", "header length")
-    refused(messages.MAX_HEADER.to_bytes(8, "little") + b"{}", "header length")
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_values_that_are_not_finite_are_refused(value: float) -> None:
-    numbers = torch.zeros(2, 3)
-    numbers[1, 2] = value
-    refused(messages.encode(Embeddings(numbers)), "NaN or infinite")
-
-
-def head_of(
-    kind: str, version: str | None = "1", scalars: object = None, values: object = None
-) -> str:
-    meta = {"type": kind, "version": version, "scalars": json.dumps(scalars or {})}
-    return json.dumps({"__metadata__": meta} | ({} if values is None else {"values": values}))
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        "[]", "3", "null", '"text"', "{}", '{"__metadata__": 3}', '{"__metadata__": {"type": []}}', "{" * 60_000,
-        head_of("Done", scalars=[1]), head_of("Done", version="2"), head_of("Done", version=None),
-        head_of("Embed", scalars={"rows": 3}), head_of("Describe", scalars={"groups": True}),
-        head_of("Describe", scalars={"groups": 1.5}), head_of("Describe", scalars={"groups": -1}),
-        head_of("Describe", scalars={"groups": float("inf")}), head_of("Describe", scalars={"groups": None}),
-        head_of("Embeddings", values=3), head_of("Embeddings", values={"dtype": [], "shape": 1}),
-        head_of("Embeddings", values={"dtype": "F32", "shape": "ab"}),
-        head_of("Embeddings", values={"dtype": "F32", "shape": [True, 1], "data_offsets": [0, 4]}),
-        head_of("Embeddings", values={"dtype": "F32", "shape": [1, 1]}),
-    ],
-)  # fmt: skip
-def test_odd_headers_are_refused(header: str) -> None:
-    refused(len(header).to_bytes(8, "little") + header.encode())
-    refused(len(header).to_bytes(8, "little") + header.encode() + b"\0" * 16)
-
-
-def test_bytes_that_are_not_text_are_refused() -> None:
-    refused((4).to_bytes(8, "little") + b"\xff\xfe\xfd\xfc")
-    refused(b"")
-
-
-def test_scalars_out_of_range_are_refused() -> None:
-    refused(messages.encode(Describe(1 << 40)), "out of range")
-    refused(messages.encode(replace(example(BackwardBatch), step=-1)), "out of range")
-
-
-def test_row_numbers_below_zero_are_refused() -> None:
-    """A negative index would count from the end and hit a row nobody meant."""
-    refused(messages.encode(BackwardBatch(0, torch.tensor([1, -1]), torch.zeros(2, 4))), "below 0")
-
-
-@pytest.mark.parametrize("what", ["pool", "spans", "take", "", "ALIGNED"])
-def test_only_shared_rows_and_rows_to_predict_can_be_asked_for(what: str) -> None:
-    """The pool is nobody's business: `Embed` could otherwise name any attribute of the party's
-    rows."""
-    refused(raw({}, type="Embed", scalars=json.dumps({"rows": what})), "aligned, further or query")
-    with pytest.raises(MessageError):
-        Embed(what)
+def test_down_comes_before_up_in_the_file() -> None:
+    """The reader sees what a party receives, then what it gives away."""
+    text = Path(messages.__file__).read_text()
+    down, up = (text.index(f"---- {title}") for title in ("down:", "up:"))
+    assert down < text.index("class Learn(") < up < text.index("class Embeddings(")
+    assert down < text.index("class BackwardBatch(") < up < text.index("class Learned(")
 
 
 def test_expected_embeddings_but_got_something_else() -> None:

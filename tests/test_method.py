@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from protoevfl import messages
+from protoevfl import codec
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.engines.stacked import Stacked
 from protoevfl.federation.lockstep import Address, Engine
@@ -94,8 +94,8 @@ def test_the_wire_changes_nothing_and_only_declared_types_cross(name: str) -> No
     engine = Recorded(InProcess(parties(name), wire=True))
     assert torch.equal(predicted(name, engine), plain(name))
     for _, _, request, reply in engine.transcript:
-        assert type(request) in messages._registry().values()
-        assert type(reply) in messages._registry().values()
+        assert type(request) in codec._registry().values()
+        assert type(reply) in codec._registry().values()
 
 
 @EVERY

@@ -18,8 +18,9 @@ from protoevfl.audit.record import (
 )
 from protoevfl.bench import run
 from protoevfl.bench.run import RunConfig
+from protoevfl.codec import payload_bytes
 from protoevfl.errors import UserError
-from protoevfl.messages import Learn, WarmUp, payload_bytes
+from protoevfl.messages import Learn, WarmUp
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.dataset import Dataset
 from protoevfl.rows.table import Further, OwnRows

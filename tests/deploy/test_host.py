@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protoevfl.codec import decode, encode
 from protoevfl.core import random as rnd
 from protoevfl.deploy import probe
 from protoevfl.deploy.audit_log import AuditLog, verify
@@ -26,7 +27,7 @@ from protoevfl.deploy.seal import seal, unseal
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.party import Party
-from protoevfl.messages import Embed, Learn, Message, MessageError, WarmUp, decode, encode
+from protoevfl.messages import Embed, Learn, Message, MessageError, WarmUp
 from protoevfl.rows.align_wire import AlignmentError
 from tests.deploy.keyring import header as header_of
 from tests.deploy.keyring import keys

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from protoevfl.codec import encode
 from protoevfl.core import random as rnd
 from protoevfl.deploy import lead as lead_module
 from protoevfl.deploy import probe
@@ -26,7 +27,7 @@ from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.lockstep import PartyLostError
 from protoevfl.federation.party import Party
-from protoevfl.messages import Embeddings, Learn, encode
+from protoevfl.messages import Embeddings, Learn
 from protoevfl.method import PartyError
 from tests.deploy.keyring import header, keys, opened, said, sealed
 from tests.faults.federation import expected

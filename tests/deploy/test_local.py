@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from protoevfl.artifacts.run_dir import open_run
+from protoevfl.codec import decode, encode
 from protoevfl.deploy import probe
 from protoevfl.deploy.aligning import pack_uses
 from protoevfl.deploy.checkpoints import REPLY, Checkpoint, CheckpointStore, blob
@@ -24,16 +25,7 @@ from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
-from protoevfl.messages import (
-    Embed,
-    Embeddings,
-    Learn,
-    MessageError,
-    SendFeatures,
-    decode,
-    encode,
-    values,
-)
+from protoevfl.messages import Embed, Embeddings, Learn, MessageError, SendFeatures, values
 from protoevfl.pipeline.predict import Predictions
 from protoevfl.pipeline.prepare import rows_of
 from protoevfl.privacy.ledger import Ledger

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from protoevfl.codec import decode, encode
 from protoevfl.deploy.local_party import BEGUN, LocalParty
 from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.federation.party import Party
-from protoevfl.messages import Describe, Embed, Embeddings, MessageError, decode, encode
+from protoevfl.messages import Describe, Embed, Embeddings, MessageError
 from tests.tiny import CLASSES, QUERY, column_table, quick
 
 PLENTY = 1 << 20

@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from protoevfl.codec import encode, payload_bytes
 from protoevfl.core import random as rnd
 from protoevfl.deploy import probe
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.lockstep import Address
 from protoevfl.federation.party import Party
-from protoevfl.messages import Embeddings, Learned, Message, encode, payload_bytes
+from protoevfl.messages import Embeddings, Learned, Message
 from protoevfl.method import PartyError, Report
 from tests.tiny import finish, reports_of
 

@@ -22,6 +22,7 @@ import torch
 from safetensors.torch import load_file
 
 from protoevfl.artifacts.run_dir import open_run
+from protoevfl.codec import decode
 from protoevfl.deploy import durable, policy, site
 from protoevfl.deploy import lead as lead_module
 from protoevfl.deploy.audit_log import AuditLog
@@ -34,7 +35,7 @@ from protoevfl.deploy.local import Local
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.engines import nvflare
-from protoevfl.messages import MessageError, decode
+from protoevfl.messages import MessageError
 from protoevfl.method import Report
 from protoevfl.pipeline.evaluate import evaluate
 from tests.deploy.keyring import opened, put, said, sealed

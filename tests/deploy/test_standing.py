@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from protoevfl.codec import decode, encode
 from protoevfl.deploy.envelope import Envelope
 from protoevfl.deploy.host import RefusedError
 from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.deploy.standing import Shelf, StandingParty, Window
-from protoevfl.messages import Embed, EmbedAt, Embeddings, decode, encode
+from protoevfl.messages import Embed, EmbedAt, Embeddings
 from tests.deploy.standing import Standing, standing
 from tests.deploy.test_site import SHARED, SOME
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from protoevfl.codec import encode
 from protoevfl.deploy.envelope import Envelope
 from protoevfl.deploy.seal import Keys, seal
 from protoevfl.deploy.standing_lead import (
@@ -17,7 +18,7 @@ from protoevfl.deploy.standing_lead import (
     OverLimitError,
     Partner,
 )
-from protoevfl.messages import Embeddings, encode
+from protoevfl.messages import Embeddings
 from tests.deploy.keyring import opened
 from tests.deploy.standing import Standing, standing
 from tests.deploy.test_site import SHARED

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from protoevfl.codec import decode, encode
 from protoevfl.deploy import site
 from protoevfl.deploy.aligning import RESPOND, SETUP
 from protoevfl.deploy.envelope import Envelope
@@ -36,8 +37,6 @@ from protoevfl.messages import (
     Message,
     Statistics,
     WarmUp,
-    decode,
-    encode,
 )
 from protoevfl.pipeline.prepare import rows_of
 from tests.deploy.keyring import opened, put, said, sealed

@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 
 from protoevfl.bench.run import RunConfig, run
+from protoevfl.codec import payload_bytes
 from protoevfl.federation.federation import SimulatedRun, simulate
 from protoevfl.federation.party import Cohort
-from protoevfl.messages import Embeddings, Learn, Learned, payload_bytes
+from protoevfl.messages import Embeddings, Learn, Learned
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.settings.method_choice import privacy_of

@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from protoevfl.codec import payload_bytes
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.engines.stacked import Stacked
 from protoevfl.federation.federation import Federation, Parties, SimulatedRun, party_key, simulate
 from protoevfl.federation.lockstep import Address, Engine, PartyLostError
 from protoevfl.federation.party import Party
-from protoevfl.messages import Embed, Message, payload_bytes
+from protoevfl.messages import Embed, Message
 from protoevfl.method import PartyError, Report
 from protoevfl.observer import Observer
 from protoevfl.privacy.policy import PrivacySettings

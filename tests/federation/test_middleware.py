@@ -5,19 +5,12 @@ from collections.abc import Mapping
 
 import torch
 
+from protoevfl.codec import payload_bytes
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.lockstep import Address
 from protoevfl.federation.middleware import Metered, QueryCache, Recorded
 from protoevfl.federation.party import Party
-from protoevfl.messages import (
-    BackwardBatch,
-    Done,
-    Embed,
-    Embeddings,
-    ForwardBatch,
-    Message,
-    payload_bytes,
-)
+from protoevfl.messages import BackwardBatch, Done, Embed, Embeddings, ForwardBatch, Message
 from protoevfl.method import PartyError
 from protoevfl.methods.split import Vanilla
 from tests.tiny import addresses, finish, image_table, owner, party_keys

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from protoevfl.codec import encode
 from protoevfl.federation.party import Cohort, Party, Rows
 from protoevfl.messages import (
     BackwardBatch,
@@ -20,7 +21,6 @@ from protoevfl.messages import (
     Message,
     SendFeatures,
     WarmUp,
-    encode,
     values,
 )
 from protoevfl.method import Method

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from protoevfl.bench.run import RunConfig, World, prepare
+from protoevfl.codec import payload_bytes
 from protoevfl.core import metrics
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.engines.stacked import Stacked
 from protoevfl.federation.federation import parties_for
 from protoevfl.federation.middleware import Metered, Recorded
-from protoevfl.messages import Message, payload_bytes
+from protoevfl.messages import Message
 from protoevfl.method import Report
 from protoevfl.settings.presets import build
 from tests.precision import double_precision

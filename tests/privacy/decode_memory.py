@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 
+from protoevfl.codec import MAX_HEADER, decode, encode
 from protoevfl.deploy.envelope import Envelope, EnvelopeError, to_facts
 from protoevfl.deploy.seal import MAGIC, seal, unseal
 from protoevfl.messages import (
-    MAX_HEADER,
     BackwardBatch,
     Embeddings,
     ForwardBatch,
@@ -28,8 +28,6 @@ from protoevfl.messages import (
     MessageError,
     SealedSums,
     Statistics,
-    decode,
-    encode,
 )
 from tests.deploy.keyring import keys
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import atheris  # type: ignore[import-not-found]
 
 with atheris.instrument_imports(include=["protoevfl.messages"]):
-    from protoevfl.messages import MessageError, decode
+    from protoevfl.codec import decode
+    from protoevfl.messages import MessageError
 
 
 def one_input(data: bytes) -> None:

@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
+from protoevfl.codec import decode, encode
 from protoevfl.deploy.envelope import Envelope, EnvelopeError
 from protoevfl.deploy.seal import MAGIC, seal, unseal
-from protoevfl.messages import Message, MessageError, decode, encode
+from protoevfl.messages import Message, MessageError
 from tests.deploy.keyring import keys
 from tests.privacy.decode_memory import held
 

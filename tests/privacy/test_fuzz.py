@@ -13,6 +13,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from protoevfl.codec import decode, encode
 from protoevfl.messages import (
     BackwardBatch,
     Embed,
@@ -22,8 +23,6 @@ from protoevfl.messages import (
     Message,
     MessageError,
     Statistics,
-    decode,
-    encode,
 )
 
 SAMPLES = [

@@ -4,6 +4,7 @@ past it."""
 import pytest
 import torch
 
+from protoevfl.codec import decode, encode
 from protoevfl.errors import UserError
 from protoevfl.messages import (
     BackwardBatch,
@@ -15,8 +16,6 @@ from protoevfl.messages import (
     Parameters,
     Statistics,
     WarmUp,
-    decode,
-    encode,
 )
 from protoevfl.privacy.defences.noise import SecretNoise, SeededNoise
 from protoevfl.privacy.ledger import Ledger

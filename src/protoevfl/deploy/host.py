@@ -20,6 +20,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from protoevfl.codec import MAX_HEADER
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import (
     REPLY,
@@ -36,7 +37,7 @@ from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.deploy.seal import Keys, Opened, seal, unseal
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.messages import MAX_HEADER, MessageError
+from protoevfl.messages import MessageError
 from protoevfl.privacy.ledger import BudgetError
 from protoevfl.rows.align_wire import AlignmentError
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from protoevfl.codec import decode, encode
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.deploy.checkpoints import Checkpoint, CheckpointStore, DamagedError, blob, unblob
 from protoevfl.deploy.envelope import Envelope, EnvelopeError, Spans, spans
@@ -21,16 +22,7 @@ from protoevfl.deploy.seal import Keys, Opened, seal, signed_digest, unseal
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.federation.lockstep import Address, PartyLostError
-from protoevfl.messages import (
-    Describe,
-    Embeddings,
-    Learned,
-    Message,
-    MessageError,
-    Statistics,
-    decode,
-    encode,
-)
+from protoevfl.messages import Describe, Embeddings, Learned, Message, MessageError, Statistics
 from protoevfl.method import PartyError
 
 Send = Callable[[str, bytes, float], bytes]  # (party, frame, seconds) -> frame

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from protoevfl.codec import decode, encode
 from protoevfl.deploy.account import Account
 from protoevfl.deploy.bounds import FIRST
 from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.deploy.self_audit import SelfAudit
 from protoevfl.federation.party import Party
-from protoevfl.messages import Describe, Embeddings, Message, MessageError, WarmUp, decode, encode
+from protoevfl.messages import Describe, Embeddings, Message, MessageError, WarmUp
 from protoevfl.methods.sealed import has_scores
 from protoevfl.privacy.policy import PartyGuard
 

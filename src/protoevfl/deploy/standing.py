@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from protoevfl.codec import decode, encode
 from protoevfl.deploy.aligning import Gate, Pair, PassiveSide
 from protoevfl.deploy.envelope import Envelope
 from protoevfl.deploy.host import RefusedError, message_type
@@ -34,7 +35,7 @@ from protoevfl.deploy.row_ledger import Keys
 from protoevfl.deploy.serving_log import DayLimits, ServingLog
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.deploy.universe import Segment, Universe, earlier_segments
-from protoevfl.messages import Embed, EmbedAt, Embeddings, decode, encode
+from protoevfl.messages import Embed, EmbedAt, Embeddings
 from protoevfl.methods.sealed import has_scores
 from protoevfl.rows.align_wire import AlignmentError
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from protoevfl.codec import decode, encode
 from protoevfl.deploy.aligning import align_pair
 from protoevfl.deploy.envelope import Envelope, EnvelopeError
 from protoevfl.deploy.seal import Keys, seal, signed_digest, unseal
@@ -25,7 +26,7 @@ from protoevfl.deploy.spec import JobSpec
 from protoevfl.deploy.universe import Segment, Universe
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.nvflare import CallError
-from protoevfl.messages import EmbedAt, Embeddings, MessageError, decode, encode
+from protoevfl.messages import EmbedAt, Embeddings, MessageError
 from protoevfl.rows.ids import Ids
 
 Send = Callable[[str, bytes, float], bytes]  # (party, frame, seconds) -> frame; CallError

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from protoevfl.codec import payload_bytes
 from protoevfl.federation.lockstep import Address, Engine
-from protoevfl.messages import Embed, Message, payload_bytes
+from protoevfl.messages import Embed, Message
 from protoevfl.method import PartyError
 from protoevfl.privacy.policy import OwnerGuard
 

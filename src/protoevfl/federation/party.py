@@ -12,17 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl import distributed
-from protoevfl.messages import (
-    Embed,
-    Embeddings,
-    ForwardBatch,
-    Learned,
-    Message,
-    Projections,
-    stack,
-    to,
-    unstack,
-)
+from protoevfl.codec import stack, to, unstack
+from protoevfl.messages import Embed, Embeddings, ForwardBatch, Learned, Message, Projections
 from protoevfl.method import Method
 from protoevfl.privacy.gives_away import columns_of, gives_away
 from protoevfl.rows.table import PartyTable

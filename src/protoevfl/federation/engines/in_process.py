@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from protoevfl.codec import decode, encode
 from protoevfl.federation.lockstep import Address
 from protoevfl.federation.party import Party
-from protoevfl.messages import Message, decode, encode
+from protoevfl.messages import Message
 
 
 class InProcess:

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 import torch
 
+from protoevfl.codec import scalars
 from protoevfl.federation.engines.cpu_threads import Lanes, lanes_for, parts
 from protoevfl.federation.lockstep import Address
 from protoevfl.federation.party import Cohort, Rows
-from protoevfl.messages import Message, scalars
+from protoevfl.messages import Message
 from protoevfl.method import Method
 from protoevfl.rows.table import PartyTable
 
