@@ -16,8 +16,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from machine import resident_mb
-from protoevfl.rows.features import FeatureSpec, TableEncoder
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import count_rows, iter_batches, scan
+from protoevfl.rows.survey import FeatureSpec
 
 
 def write(folder: Path, rows: int) -> None:

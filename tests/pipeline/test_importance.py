@@ -8,7 +8,8 @@ import torch
 from protoevfl.artifacts.owner import TestRows
 from protoevfl.artifacts.run_dir import Run
 from protoevfl.pipeline.importance import own_columns
-from protoevfl.rows.features import Number, TableEncoder
+from protoevfl.rows.features import TableEncoder
+from protoevfl.rows.survey import Number
 
 
 def reads_the_second_column(rows: TestRows, parties: tuple[int, ...]) -> torch.Tensor:

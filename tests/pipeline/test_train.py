@@ -14,8 +14,9 @@ from protoevfl.methods import METHODS
 from protoevfl.observer import Observer
 from protoevfl.pipeline.train import Trained, majority, measure, train
 from protoevfl.privacy.policy import PrivacySettings
-from protoevfl.rows.features import Number, TableEncoder
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.ids import IdRules
+from protoevfl.rows.survey import Number
 from protoevfl.settings.config import LabelConfig
 from protoevfl.settings.method_choice import BENCH_ONLY, CENTRAL, method_facts
 from protoevfl.settings.presets import build

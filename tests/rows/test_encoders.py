@@ -25,9 +25,10 @@ from protoevfl.rows.encoders import (
     fit_encoder,
     row_shape,
 )
-from protoevfl.rows.features import FeatureSpec, TableEncoder
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.frames import Frame
 from protoevfl.rows.readings import Reading
+from protoevfl.rows.survey import FeatureSpec
 from protoevfl.settings.config import Config, PartyFile, resolve
 from tests.pipeline.example import small_example
 

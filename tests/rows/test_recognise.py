@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from protoevfl.rows.features import FeatureSpec
 from protoevfl.rows.readings import Reading
 from protoevfl.rows.recognise import Recognition, recognise
+from protoevfl.rows.survey import FeatureSpec
 
 COMMA, POINT = Reading("number", "comma"), Reading("number", "point")
 

@@ -49,4 +49,6 @@ def move(opened: Kit, party: str | None) -> str:
         )
     if not nvflare_place.release(opened.folder, party):
         return f"{party} is held to no place; it can join from anywhere"
-    return f"{party} is let go; the place it joins from next is its own. Is it stopped where it was?"
+    return (
+        f"{party} is let go; the place it joins from next is its own. Is it stopped where it was?"
+    )

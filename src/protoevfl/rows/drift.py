@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from protoevfl.rows.features import Survey
+    from protoevfl.rows.survey import Survey
 
 LEVELS = np.concatenate([[0.005, 0.01], np.linspace(0.025, 0.975, 37), [0.99, 0.995]])
 MIDDLE = len(LEVELS) // 2

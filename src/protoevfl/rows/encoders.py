@@ -20,10 +20,11 @@ from protoevfl.errors import ColumnsError, UserError
 from protoevfl.rows import drift
 from protoevfl.rows.columns import as_images
 from protoevfl.rows.csv_files import delimiter
-from protoevfl.rows.features import FeatureSpec, Survey, TableEncoder
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import check_file, iter_batches
 from protoevfl.rows.frames import Frame
 from protoevfl.rows.recognise import Recognition, recognise
+from protoevfl.rows.survey import FeatureSpec, Survey
 
 VERSION = 1
 

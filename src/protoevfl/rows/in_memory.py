@@ -19,10 +19,11 @@ from protoevfl.rows.encoders import (
     encode_rows,
     fit_encoder,
 )
-from protoevfl.rows.features import FeatureSpec, TableEncoder
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.frames import PIXELS, Frame, Parties, row_count, same_rows, take
 from protoevfl.rows.labels import spelt_alike
 from protoevfl.rows.row_order import in_order_of
+from protoevfl.rows.survey import FeatureSpec
 from protoevfl.rows.table import Further, OwnRows, PartyTable
 
 Places = NDArray[np.int64]

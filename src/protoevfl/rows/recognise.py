@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from protoevfl.rows.column_forms import ColumnForms, Verdict
 from protoevfl.rows.columns import is_text, type_problem
 from protoevfl.rows.date_formats import DAY_FIRST, MONTH_FIRST
-from protoevfl.rows.features import FeatureSpec
 from protoevfl.rows.number_formats import COMMA, POINT
 from protoevfl.rows.readings import Reading
+from protoevfl.rows.survey import FeatureSpec
 
 Batches = Callable[[Sequence[str], Sequence[str]], Iterator[Any]]
 

@@ -28,9 +28,10 @@ from protoevfl.errors import UserError
 from protoevfl.rows import split_counts
 from protoevfl.rows.dataset import Array, Dataset, party_views
 from protoevfl.rows.encoders import encode_rows, fit_encoder
-from protoevfl.rows.features import FeatureSpec, TableEncoder
+from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.frames import Frame
 from protoevfl.rows.split_counts import SplitSpec
+from protoevfl.rows.survey import FeatureSpec
 from protoevfl.rows.table import Labels, PartyTable
 
 ROWS, ORDER = 0, 2  # purposes of random draws; 1 is for the profile

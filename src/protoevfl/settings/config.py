@@ -16,10 +16,10 @@ from protoevfl.methods import METHODS
 from protoevfl.privacy.levels import LEVELS
 from protoevfl.rows.date_formats import DAY_FIRST, MONTH_FIRST
 from protoevfl.rows.encoders import ImageSpec
-from protoevfl.rows.features import FeatureSpec, check_kinds
 from protoevfl.rows.files import FileInfo, check_file, require_columns, scan
 from protoevfl.rows.ids import IdRules
 from protoevfl.rows.number_formats import DECIMALS
+from protoevfl.rows.survey import FeatureSpec, check_kinds
 from protoevfl.validation import (
     NAMES,
     TEXT,

@@ -4,11 +4,7 @@ package."""
 import json
 import subprocess
 import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 

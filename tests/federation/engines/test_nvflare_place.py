@@ -138,9 +138,7 @@ def test_nobody_has_another_party_held_to_a_place(hub: Path, made: dict[str, Pat
     assert not refusal(hub, "shop", claim)
 
 
-def test_what_the_hub_cannot_read_or_write_lets_nobody_in(
-    hub: Path, made: dict[str, Path]
-) -> None:
+def test_what_the_hub_cannot_read_or_write_lets_nobody_in(hub: Path, made: dict[str, Path]) -> None:
     claim = nvflare_place.statement(made["shop"])
     (hub / nvflare_place.PLACES).write_text("a file, not a folder")
     assert refusal(hub, "shop", claim)
