@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from machine import Line, clock, party, processor_seconds, table
-from protoevfl.bench.run import RunConfig, prepare
+from protoevfl.bench.world import RunConfig, prepare
 from protoevfl.core import random as rnd
 from protoevfl.core.augment import DEFAULT_VIEWS as V
 from protoevfl.core.losses import nt_xent

@@ -34,7 +34,7 @@ from protoevfl.audit import attack_records, rounds_of
 from protoevfl.audit.figures import cases, extra, inversion, threats, utility, width_of
 from protoevfl.audit.record import AUDIT, Recording, Warm, privacy_of, record, record_both
 from protoevfl.bench import records
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.cli.option_values import settings_for, whole_numbers
 from protoevfl.codec import to
 from protoevfl.distributed import choose_device

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from machine import Line, table
-from protoevfl.bench.run import RunConfig, run
+from protoevfl.bench.run import run
+from protoevfl.bench.world import RunConfig
 from protoevfl.methods import METHODS
 
 

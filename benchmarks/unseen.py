@@ -22,7 +22,8 @@ from typing import Any
 import torch
 
 from protoevfl.bench import records
-from protoevfl.bench.run import RunConfig, World, run
+from protoevfl.bench.run import run
+from protoevfl.bench.world import RunConfig, World
 from protoevfl.cli.option_values import whole_numbers
 from protoevfl.core import metrics
 from protoevfl.federation.federation import Federation

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.bench.run import RunConfig, run
+from protoevfl.bench.run import run
+from protoevfl.bench.world import RunConfig
 from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.rows.table import Labels, PartyTable

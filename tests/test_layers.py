@@ -16,8 +16,8 @@ import protoevfl
 ROOT = Path(protoevfl.__file__).parent
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"core", "messages", "progress", "distributed", "validation"},
-    {"codec"},
+    {"core", "messages", "progress", "distributed", "rules"},
+    {"codec", "validation"},
     {"rows", "models", "method", "fit", "privacy"},
     {"head", "observer"},
     {"tracking", "federation"},
@@ -119,7 +119,7 @@ def test_optional_packages_are_imported_where_they_are_used(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in FILES if part_of(p) == "privacy"], ids=str)
 def test_privacy_sees_no_party_and_no_data(path: Path) -> None:
-    assert own(path) <= {"core", "messages", "errors", "validation", "privacy"}
+    assert own(path) <= {"core", "messages", "errors", "rules", "validation", "privacy"}
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if part_of(p) == "core"], ids=str)

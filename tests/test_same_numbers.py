@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from protoevfl.bench.run import RunConfig, run
+from protoevfl.bench.run import run
+from protoevfl.bench.world import RunConfig
 from tests.tiny import short
 
 # enough to be far from chance, where a rounding does not decide

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.bench.run import RunConfig, run
+from protoevfl.bench.run import run
+from protoevfl.bench.world import RunConfig
 from tests.tiny import short
 
 METHODS = ("proto_evfl", "vanilla")

@@ -14,19 +14,8 @@ from typing import Annotated, Any, ClassVar
 import pytest
 
 from protoevfl.errors import UserError
-from protoevfl.validation import (
-    MOST_BYTES,
-    NAMES,
-    TEXT,
-    Between,
-    Listed,
-    OneOf,
-    assembled,
-    checked,
-    dotted,
-    from_dotted,
-    read_toml,
-)
+from protoevfl.rules import NAMES, TEXT, Between, Listed, OneOf
+from protoevfl.validation import MOST_BYTES, assembled, checked, dotted, from_dotted, read_toml
 
 # ---------------------------------------------------------------- dotted names
 

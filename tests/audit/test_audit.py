@@ -9,7 +9,7 @@ import pytest
 
 from protoevfl.audit import attacked, audit
 from protoevfl.audit.record import Warm, one_way_of, privacy_of, record, record_both
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.cli.main import main
 from protoevfl.messages import Learn
 from protoevfl.privacy.policy import PrivacySettings

@@ -24,7 +24,7 @@ from protoevfl.audit.figures import (
     width_of,
 )
 from protoevfl.audit.record import Recording
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.core import random as rnd
 from protoevfl.core.prototypes import class_means
 from protoevfl.federation.owner import LabelOwner

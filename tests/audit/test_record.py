@@ -17,7 +17,7 @@ from protoevfl.audit.record import (
     shuffle_labels,
 )
 from protoevfl.bench import run
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.codec import payload_bytes
 from protoevfl.errors import UserError
 from protoevfl.messages import Learn, WarmUp

@@ -45,7 +45,7 @@ def test_what_was_appended_is_read(tmp_path: Path) -> None:
 
 
 def test_the_key_holds_every_field_of_a_configuration() -> None:
-    from protoevfl.bench.run import RunConfig
+    from protoevfl.bench.world import RunConfig
 
     assert {f.name for f in dataclasses.fields(RunConfig)} == set(records.CELL)
     assert set(RunConfig(labels="all", overlap=5).identity()) == set(records.CELL)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.bench.run import RunConfig, prepare, run
+from protoevfl.bench.run import run
+from protoevfl.bench.world import RunConfig, prepare
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import parties_for, party_key
 from protoevfl.method import Report
 from protoevfl.observer import Observer
 from protoevfl.rows.sources import load
-from protoevfl.rows.splits import SplitSpec
 from tests.tiny import short
 
 QUICK: dict[str, Any] = short("proto_evfl") | {"layers": ["output"]}
@@ -101,76 +101,6 @@ def test_time_is_told_by_phase(records: list[dict[str, Any]]) -> None:
     assert record["peak_memory_mb"] > 1
 
 
-def test_seeds_have_different_splits_and_settings_the_same_pools(
-    records: list[dict[str, Any]],
-) -> None:
-    assert records[0]["split_hash"] != records[1]["split_hash"]
-    normal = prepare(PROTO, 0, "cpu")
-    zero = prepare(
-        RunConfig(aligned=60, pool=30, setting="zero_shot", classes=(3,), overrides=QUICK), 0, "cpu"
-    )
-    pools = zip(normal.split.pools, zero.split.pools, strict=True)
-    assert all(torch.equal(a.sort().values, b.sort().values) for a, b in pools)
-    assert 3 not in zero.owner.labels
-    assert zero.owner.unseen == (3,)
-    assert 3 in zero.labels.query
-
-
-def test_zero_shot_reports_what_was_never_seen() -> None:
-    record = run(
-        RunConfig(aligned=60, pool=30, setting="zero_shot", classes=(3,), overrides=QUICK),
-        [0],
-        device="cpu",
-    )[0]
-    metrics = record["metrics"]
-    assert record["classes"] == [3]
-    assert metrics["unseen_recall"] == metrics["per_class_recall"][3]
-    assert metrics["harmonic_mean"] is not None
-
-
-def test_few_shot_reports_the_recall_of_rare_classes() -> None:
-    record = run(
-        RunConfig(aligned=60, pool=30, setting="few_shot", classes=(3,), overrides=QUICK),
-        [0],
-        device="cpu",
-    )[0]
-    assert record["metrics"]["rare_recall"] == record["metrics"]["per_class_recall"][3]
-
-
-def test_every_subset_of_parties_can_be_asked() -> None:
-    record = run(
-        RunConfig(aligned=60, pool=30, parties=2, overrides=QUICK), [0], device="cpu", subsets=True
-    )[0]
-    subsets = record["metrics"]["subsets"]
-    assert set(subsets) == {"0", "1", "0+1"}
-    assert subsets["0+1"] == record["metrics"]["accuracy"]
-
-
-def test_every_label_shows_what_joining_gains() -> None:
-    config = RunConfig(aligned=60, pool=30, labels="all", overlap=5, overrides=QUICK)
-    record = run(config, [0], device="cpu")[0]
-    assert (record["labels"], record["overlap"]) == ("all", 5)
-    metrics = record["metrics"]
-    gap = metrics["accuracy"] - metrics["alone"]["accuracy"]
-    assert metrics["gain"]["measure"] == "accuracy"
-    assert metrics["gain"]["difference"] == pytest.approx(gap)
-    assert metrics["gain"]["low"] <= gap <= metrics["gain"]["high"]
-    assert 0 <= metrics["brier"] <= 2
-    assert sum(metrics["mean_rates"]) == pytest.approx(1, abs=1e-4)
-    assert metrics["balanced_rule"].keys() == {"accuracy", "balanced_accuracy"}
-
-
-def test_a_run_that_diverged_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NaN has no rank: it would count as a perfect AUC."""
-    from protoevfl.federation.federation import Federation
-
-    monkeypatch.setattr(
-        Federation, "predict", lambda *given, **more: [torch.full((539, 10), torch.nan)]
-    )
-    with pytest.raises(UserError, match="not finite"):
-        run(PROTO, [0], device="cpu")
-
-
 def test_an_observer_hears_the_reports_of_every_seed() -> None:
     seen: list[tuple[int, Report]] = []
 
@@ -193,17 +123,6 @@ def test_parties_of_one_seed_have_their_own_keys() -> None:
     world = prepare(PROTO, 5, "cpu")
     keys = {party_key(world.seed, m) for m in range(4)}
     assert len(keys | {world.owner.key}) == 5
-
-
-def test_a_configuration_says_its_split() -> None:
-    config = RunConfig(
-        dataset="digits", aligned=50, setting="few_shot", classes=(1, 2), shots=3, parties=2
-    )
-    expected = SplitSpec(
-        dataset="digits", parties=2, aligned=50, setting="few_shot", classes=(1, 2), shots=3
-    )
-    assert config.split_spec() == expected
-    assert json.loads(json.dumps(config.identity()))["classes"] == [1, 2]
 
 
 def test_both_engines_can_be_asked_for() -> None:
@@ -276,3 +195,18 @@ class TestEveryLabel:
         assert record["bytes"]["by_type"]["Embeddings"] == {"up": 2 * (60 + 5) * 84 * 4, "down": 0}
         assert set(record["metrics"]["subsets"]) == {"0", "1", "2", "0+1", "0+2", "1+2", "0+1+2"}
         assert "own model" in record["phases"]
+
+
+def test_seeds_have_different_splits_and_settings_the_same_pools(
+    records: list[dict[str, Any]],
+) -> None:
+    assert records[0]["split_hash"] != records[1]["split_hash"]
+    normal = prepare(PROTO, 0, "cpu")
+    zero = prepare(
+        RunConfig(aligned=60, pool=30, setting="zero_shot", classes=(3,), overrides=QUICK), 0, "cpu"
+    )
+    pools = zip(normal.split.pools, zero.split.pools, strict=True)
+    assert all(torch.equal(a.sort().values, b.sort().values) for a, b in pools)
+    assert 3 not in zero.owner.labels
+    assert zero.owner.unseen == (3,)
+    assert 3 in zero.labels.query

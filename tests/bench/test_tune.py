@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from protoevfl.bench import tune
-from protoevfl.bench.run import RunConfig, prepare
+from protoevfl.bench.world import RunConfig, prepare
 from protoevfl.errors import UserError
 from protoevfl.methods import METHODS
 from protoevfl.observer import Observer

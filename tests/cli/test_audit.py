@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import protoevfl.audit
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.cli.audit import read_config, short
 from protoevfl.cli.main import main
 from protoevfl.errors import UserError

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from protoevfl.bench import records
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.cli.main import main
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from tests.reproduction import fake

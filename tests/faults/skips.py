@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from protoevfl.bench.run import RunConfig, prepare, run
+from protoevfl.bench.run import run
+from protoevfl.bench.world import RunConfig, prepare
 from protoevfl.core import metrics
 from protoevfl.deploy import job_file, processes
 from protoevfl.deploy.audit_log import verify

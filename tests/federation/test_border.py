@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from protoevfl.bench.run import RunConfig, run
+from protoevfl.bench.run import run
+from protoevfl.bench.world import RunConfig
 from protoevfl.codec import payload_bytes
 from protoevfl.federation.federation import SimulatedRun, simulate
 from protoevfl.federation.party import Cohort

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from protoevfl.bench.run import RunConfig, World, prepare
+from protoevfl.bench.world import RunConfig, World, prepare
 from protoevfl.codec import payload_bytes
 from protoevfl.core import metrics
 from protoevfl.federation.engines.in_process import InProcess

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from protoevfl.bench.run import RunConfig, prepare
+from protoevfl.bench.world import RunConfig, prepare
 from protoevfl.core import metrics
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess

@@ -94,7 +94,7 @@ def test_views_are_the_same_in_both_passes() -> None:
 
 
 def test_a_rebuilt_party_goes_on_as_if_nothing_had_happened() -> None:
-    from protoevfl.bench.run import RunConfig, prepare
+    from protoevfl.bench.world import RunConfig, prepare
     from protoevfl.federation.federation import parties_for
     from protoevfl.settings.presets import build
     from tests.tiny import reports_of

@@ -7,9 +7,9 @@ import pytest
 
 from protoevfl.methods import METHODS
 from protoevfl.report.settings_page import FILES, OURS, pages
+from protoevfl.rules import annotations
 from protoevfl.settings.method_choice import method_facts
 from protoevfl.settings.presets import build
-from protoevfl.validation import annotations
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 PAGES = pages()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.reproduction.spec import Cell
 
 LEVEL = {

@@ -3,7 +3,7 @@ parties."""
 
 import pytest
 
-from protoevfl.bench.run import RunConfig, prepare
+from protoevfl.bench.world import RunConfig, prepare
 from protoevfl.reproduction import accuracy
 from protoevfl.reproduction.grid import ALIGNED, IMAGES, TABLES
 from protoevfl.reproduction.measure import Store, measure

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protoevfl.bench import records
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.observer import Observer
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.execute import Job, Timing, attempt, execute, merge, plan

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.reproduction.spec import MEGABYTES, Cell, Field, dig, percent
 
 RECORD = {

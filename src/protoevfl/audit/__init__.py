@@ -26,7 +26,8 @@ from protoevfl.audit.record import (
     record,
     record_both,
 )
-from protoevfl.bench.run import RunConfig, versions
+from protoevfl.bench.run import versions
+from protoevfl.bench.world import RunConfig
 from protoevfl.messages import Learn, OpenLabels
 from protoevfl.observer import SILENT, Observer
 from protoevfl.privacy.bounds import randomised_response_guess

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from protoevfl.audit.own_run import OwnRun
 from protoevfl.audit.record import Recording, method_of
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.federation.border import noise_of
 from protoevfl.messages import Embeddings, Learned, Statistics
 from protoevfl.privacy.attacks.class_sums import made_up_features, sealed_labels

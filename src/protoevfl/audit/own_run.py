@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 
 from protoevfl.artifacts.run_dir import Run
-from protoevfl.bench.run import World
+from protoevfl.bench.world import World
 from protoevfl.errors import UserError
 from protoevfl.method import Method
 from protoevfl.observer import SILENT, Observer

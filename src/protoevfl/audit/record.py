@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.audit.own_run import OwnRun
-from protoevfl.bench.run import RunConfig, World, prepare
+from protoevfl.bench.world import RunConfig, World, prepare
 from protoevfl.core import metrics
 from protoevfl.core.transport import cosine
 from protoevfl.distributed import choose_device

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from protoevfl.bench.run import RunConfig, World, prepare
+from protoevfl.bench.world import RunConfig, World, prepare
 from protoevfl.core import metrics
 from protoevfl.core import random as rnd
 from protoevfl.distributed import choose_device

@@ -13,7 +13,7 @@ from protoevfl.progress import OUTPUT, Bars, note
 from protoevfl.validation import checked
 
 if TYPE_CHECKING:
-    from protoevfl.bench.run import RunConfig
+    from protoevfl.bench.world import RunConfig
 CANARIES = 2  # shufflings of the labels of one run
 
 
@@ -171,7 +171,7 @@ def _simulated(
 ) -> dict[str, Any]:
     """All attacks on a built-in data set."""
     from protoevfl.audit import audit as run_audit
-    from protoevfl.bench.run import RunConfig
+    from protoevfl.bench.world import RunConfig
 
     config = RunConfig(**cell, overrides=given) if path is None else read_config(path, given)
     note(
@@ -211,7 +211,7 @@ def read_config(path: Path, given: dict[str, Any]) -> "RunConfig":
     RunConfig fields."""
     from dataclasses import fields, replace
 
-    from protoevfl.bench.run import RunConfig
+    from protoevfl.bench.world import RunConfig
 
     try:
         text = path.read_text(encoding="utf-8").strip()

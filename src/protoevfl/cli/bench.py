@@ -24,7 +24,7 @@ from protoevfl.errors import UserError
 from protoevfl.progress import OUTPUT, Bars, is_secondary_rank, note, size
 
 if TYPE_CHECKING:
-    from protoevfl.bench.run import RunConfig
+    from protoevfl.bench.world import RunConfig
     from protoevfl.observer import Observer
 
 LOG = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ def bench(
     records.check_writable(out)
     done = records.read(out)
 
-    from protoevfl.bench.run import RunConfig
+    from protoevfl.bench.world import RunConfig
 
     cells = [
         RunConfig(

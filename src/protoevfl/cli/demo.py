@@ -47,7 +47,8 @@ def _train(seed: int, device: str) -> dict[str, dict[str, Any]]:
     """One record per method."""
     import torch
 
-    from protoevfl.bench.run import RunConfig, run
+    from protoevfl.bench.run import run
+    from protoevfl.bench.world import RunConfig
 
     torch.set_num_threads(1)  # pictures of 8 x 8: more threads only wait for each other
     records: dict[str, dict[str, Any]] = {}

@@ -402,7 +402,7 @@ class Local:
     def _demo(self) -> Any:
         """A public data set cut into parties, for trying a deployment out: every site takes its own
         part only."""
-        from protoevfl.bench.run import RunConfig, prepare
+        from protoevfl.bench.world import RunConfig, prepare
 
         facts = {
             **self.config["demo"],

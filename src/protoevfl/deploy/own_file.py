@@ -14,6 +14,7 @@ from protoevfl.pipeline.prepare import Places, read_ids
 from protoevfl.rows.encoders import encode_rows
 from protoevfl.rows.files import count_rows, require_columns, scan
 from protoevfl.rows.ids import IdRules, Ids
+from protoevfl.rules import NAMES, TEXT, Between
 from protoevfl.settings.config import (
     BAD_IDS,
     DECISION,
@@ -23,7 +24,7 @@ from protoevfl.settings.config import (
     PartyFile,
     resolve_file,
 )
-from protoevfl.validation import NAMES, TEXT, Between, checked
+from protoevfl.validation import checked
 
 
 @dataclass(frozen=True, kw_only=True)

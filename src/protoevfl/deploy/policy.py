@@ -13,8 +13,9 @@ from protoevfl.deploy.spec import JobSpec
 from protoevfl.errors import UserError
 from protoevfl.method import Method
 from protoevfl.privacy.policy import settings_from
+from protoevfl.rules import NAMES, TEXT, Between
 from protoevfl.settings.presets import build
-from protoevfl.validation import NAMES, TEXT, Between, checked, read_toml
+from protoevfl.validation import checked, read_toml
 
 TEMPLATE = """\
 # Which jobs this party takes part in. A job that breaks a rule is refused, and the refusal is logged.

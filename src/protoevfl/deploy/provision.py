@@ -12,7 +12,8 @@ from typing import Annotated, Any
 from protoevfl.deploy import kit, policy
 from protoevfl.errors import UserError
 from protoevfl.federation.engines import nvflare
-from protoevfl.validation import TEXT, Between, Matching, checked, read_toml
+from protoevfl.rules import TEXT, Between, Matching
+from protoevfl.validation import checked, read_toml
 
 CLASSES = (*nvflare.RUNTIME, "protoevfl.deploy.site.Hub", "protoevfl.deploy.site.Site")
 MAX_FRAME = (256 << 20) + (1 << 20)

@@ -17,7 +17,8 @@ from protoevfl.deploy.kit import RUN, RUN_WORDS
 from protoevfl.errors import UserError
 from protoevfl.privacy.levels import LEVELS
 from protoevfl.privacy.policy import settings_from
-from protoevfl.validation import NAMES, Between, Listed, Matching, OneOf, checked
+from protoevfl.rules import NAMES, Between, Listed, Matching, OneOf
+from protoevfl.validation import checked
 
 _PARTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 COLUMNS = (

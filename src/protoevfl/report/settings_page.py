@@ -19,9 +19,9 @@ from protoevfl.deploy.provision import ProjectFile
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.methods import METHODS, method_class
 from protoevfl.privacy.policy import PrivacySettings
+from protoevfl.rules import annotations, parts, wanted
 from protoevfl.settings.config import Config
 from protoevfl.settings.presets import presets
-from protoevfl.validation import annotations, parts, wanted
 
 FILES: dict[str, tuple[type, str]] = {
     "protoevfl.toml": (Config, "Training on your own files; `protoevfl init` writes one."),

@@ -4,7 +4,8 @@ close cases."""
 from collections.abc import Sequence
 from typing import Any
 
-from protoevfl.bench.run import RunConfig, versions
+from protoevfl.bench.run import versions
+from protoevfl.bench.world import RunConfig
 from protoevfl.reproduction import paper_numbers
 from protoevfl.reproduction.grid import ABSENT, ALIGNED, IMAGES, TABLES, cell, smalls
 from protoevfl.reproduction.spec import (

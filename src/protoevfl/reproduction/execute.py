@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from protoevfl.bench import records
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.errors import UserError
 from protoevfl.observer import SILENT, Observer
 from protoevfl.progress import duration

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 
 Record = Mapping[str, Any]
 Tags = Mapping[str, str]

@@ -20,18 +20,8 @@ from protoevfl.rows.files import FileInfo, check_file, require_columns, scan
 from protoevfl.rows.ids import IdRules
 from protoevfl.rows.number_formats import DECIMALS
 from protoevfl.rows.survey import FeatureSpec, check_kinds
-from protoevfl.validation import (
-    NAMES,
-    TEXT,
-    Between,
-    Decided,
-    Listed,
-    Matching,
-    OneOf,
-    checked,
-    dotted,
-    read_toml,
-)
+from protoevfl.rules import NAMES, TEXT, Between, Decided, Listed, Matching, OneOf
+from protoevfl.validation import checked, dotted, read_toml
 
 VERSION = 1
 FOLDER = Matching(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.reproduction.pages.averages import _stacked, groups, mean, spread
 from protoevfl.reproduction.spec import Cell
 

@@ -1,6 +1,6 @@
 """Pictures by class: rare classes are marked, the fewest aligned rows are shown."""
 
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.reproduction.pages import classes
 from protoevfl.reproduction.spec import Cell
 from tests.reproduction import fake

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.reproduction.pages import curves
 from protoevfl.reproduction.spec import Cell
 from tests.reproduction import fake

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from protoevfl.bench import records as files
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.cli.main import main
 from protoevfl.deploy.audit_log import AuditLog
 from protoevfl.errors import UserError

@@ -1,7 +1,7 @@
 """Tables of the page: the same numbers as the Markdown tables, every setting, one line per party's
 pool."""
 
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.measure import Sample, Store, measure
 from protoevfl.reproduction.pages import sections

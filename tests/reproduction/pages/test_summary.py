@@ -1,6 +1,6 @@
 """The summary in words: it names numbers of the records and compares like with like."""
 
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.reproduction.pages import summary
 from protoevfl.reproduction.pages.page import _grouped
 from tests.reproduction import fake

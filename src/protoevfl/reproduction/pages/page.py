@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from protoevfl.bench import records as files
-from protoevfl.bench.run import RunConfig
+from protoevfl.bench.world import RunConfig
 from protoevfl.errors import UserError
 from protoevfl.reproduction.catalogue import EXPERIMENTS
 from protoevfl.reproduction.grid import name_of
