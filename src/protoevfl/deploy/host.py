@@ -9,6 +9,7 @@ answer costs nothing and trains nothing twice. If the party fails in the middle,
 last checkpoint.
 """
 
+import hashlib
 import json
 import logging
 import secrets
@@ -86,7 +87,7 @@ class PartyHost:
         self.last, self.answered, self.reply = 0, "", b""
         # of this process: a frame recorded earlier cannot be used in it
         self.session, self.counter = secrets.token_hex(16), 0
-        # the last frame and its answer: a frame may arrive twice
+        # the last frame's digest and its answer: a frame may arrive twice
         self._newest: tuple[bytes, bytes] | None = None
         self._found = self.store.latest()
         if self._found is not None:
@@ -141,7 +142,8 @@ class PartyHost:
         with self._lock:
             opened = None
             try:
-                if self._newest is not None and frame == self._newest[0]:
+                digest = hashlib.sha256(frame).digest()
+                if self._newest is not None and digest == self._newest[0]:
                     return self._newest[1]
                 opened = unseal(self.keys, frame, self.spec.max_bytes)
                 self._check_sender(opened.envelope, caller)
@@ -149,7 +151,7 @@ class PartyHost:
                 answer = self._sealed(opened, kind, body)
             except Exception as error:
                 return self._refuse(opened, caller, len(frame), public(error))
-            self._newest = (frame, answer)
+            self._newest = (digest, answer)
             return answer
 
     def _answered(self, opened: Opened) -> tuple[str, bytes]:
