@@ -42,13 +42,13 @@ def cases(
     rule = "none" if guarded else str(getattr(rounds, "update", "none"))
     public: dict[str, Any] = {"update": rule, "rho": float(getattr(rounds, "rho", 1.0))}
     public["rank"] = privacy.rank if guarded else None
-    made = []
+    groups = []
     for recording, silent in zip(recordings, yardsticks, strict=True):
         owner = recording.world.owner
         seen = {p: condensed(v) for p, v in seen_by(recording).items()}
         empty = View((), len(owner.labels), owner.classes)
         parties = owner.parties[1:]
-        mine = [
+        views_of_run = [
             replace(
                 seen.get(m, empty),
                 own={m: silent.own[m]},
@@ -58,8 +58,8 @@ def cases(
             )
             for m in parties
         ]
-        made.append([Case(recording.seed, view, owner.labels) for view in mine])
-    return made
+        groups.append([Case(recording.seed, view, owner.labels) for view in views_of_run])
+    return groups
 
 
 def seen_by(recording: Recording) -> dict[int, View]:
@@ -74,10 +74,10 @@ def threats(groups: list[list[Case]], rounds: int) -> dict[str, list[Case]]:
     joint = [
         Case(g[0].seed, together(c.view for c in g), g[0].labels) for g in groups if len(g) > 1
     ]
-    found = {"passive": [case for group in groups for case in group], "colluding": joint}
+    cases_of = {"passive": [case for group in groups for case in group], "colluding": joint}
     asked = rounds or sealed_labels(groups[0][0].view) is not None
-    found["malicious"] = [group[0] for group in groups] if asked else []
-    return {threat: some for threat, some in found.items() if some}
+    cases_of["malicious"] = [group[0] for group in groups] if asked else []
+    return {threat: attacked for threat, attacked in cases_of.items() if attacked}
 
 
 def width_of(groups: list[list[Case]]) -> int:
@@ -96,9 +96,9 @@ def findings(
     """Every threat model at every k."""
     parts, width = threats(groups, rounds), width_of(groups)
     return [
-        investigate(some, threat, k, extra(threat, privacy, width, rounds))
+        investigate(attacked, threat, k, extra(threat, privacy, width, rounds))
         for k in known
-        for threat, some in parts.items()
+        for threat, attacked in parts.items()
     ]
 
 
@@ -197,13 +197,13 @@ def utility(recordings: Sequence[Recording]) -> dict[str, Any]:
         sum(v for m, v in r.pseudo_labels.items() if m) / max(1, len(r.pseudo_labels) - 1)
         for r in recordings
     ]
-    told = any(r.pseudo_labels for r in recordings)
+    has_pseudo_labels = any(r.pseudo_labels for r in recordings)
     chance = 1 / recordings[0].world.owner.classes
     return {
         "accuracy": interval(accuracy),
         "by_seed": accuracy,
-        "pseudo_labels": interval(rates) if told else None,
-        "useful": (sum(rates) / len(rates) > chance + 0.05) if told else None,
+        "pseudo_labels": interval(rates) if has_pseudo_labels else None,
+        "useful": (sum(rates) / len(rates) > chance + 0.05) if has_pseudo_labels else None,
         "bytes_down": recordings[0].crossed["down"],
         "bytes_up": recordings[0].crossed["up"],
     }

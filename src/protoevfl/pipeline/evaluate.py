@@ -32,17 +32,19 @@ def labelled_rows(
     if missing := [name for name in owner.parties if name not in inputs]:
         raise UserError(f"measuring needs an input of every party; {', '.join(missing)} has none")
     file = labels or inputs[owner.parties[0]]
-    found = predict(run, inputs, device)
+    predictions = predict(run, inputs, device)
     truth = read_truth(run, file)
     rows = [
-        i for i, value in enumerate(found.ids) if value in truth and bool(found.present[:, i].all())
+        i
+        for i, value in enumerate(predictions.ids)
+        if value in truth and bool(predictions.present[:, i].all())
     ]
     if not rows:
         raise UserError(f"no row is in every input and has a label in {file.name}")
     index = torch.tensor(rows)
-    embeddings = {m: f[found.place[m][index]] for m, f in found.embeddings.items()}
-    own = None if found.own is None else found.own[index]
-    return TestRows(embeddings, torch.tensor([truth[found.ids[i]] for i in rows]), own)
+    embeddings = {m: f[predictions.place[m][index]] for m, f in predictions.embeddings.items()}
+    own = None if predictions.own is None else predictions.own[index]
+    return TestRows(embeddings, torch.tensor([truth[predictions.ids[i]] for i in rows]), own)
 
 
 def read_truth(run: Run, path: Path) -> dict[str, int]:
@@ -78,20 +80,20 @@ def evaluate(
             f"give the labels as --labels, or an input of {owner.parties[0]} that has them"
         )
     file = labels or inputs[owner.parties[0]]
-    truth, found = read_truth(run, file), predict(run, inputs, device)
+    truth, predictions = read_truth(run, file), predict(run, inputs, device)
     rows = torch.tensor(
-        [i for i, value in enumerate(found.ids) if value in truth], dtype=torch.int64
+        [i for i, value in enumerate(predictions.ids) if value in truth], dtype=torch.int64
     )
     if not len(rows):
         raise UserError(f"no row of the inputs has a label in {file.name}")
-    y = torch.tensor([truth[found.ids[i]] for i in rows.tolist()])
-    names = found.contributors()
+    y = torch.tensor([truth[predictions.ids[i]] for i in rows.tolist()])
+    names = predictions.contributors()
     who = [names[i] for i in rows.tolist()]
     groups = {
         name: torch.tensor([w == name for w in who])
         for name in sorted(set(who), key=lambda w: (len(w), w))
     }
-    p = found.probabilities[rows]
+    p = predictions.probabilities[rows]
     return {
         "rows": len(rows),
         "test": owner.evaluate(p, y),

@@ -175,13 +175,13 @@ def _interval(
     n = len(labels)
     source = torch.Generator().manual_seed(seed)
     step = max(1, min(draws, _DRAWS_AT_ONCE // n))
-    found = []
+    sampled = []
     for first in range(0, draws, step):
         chosen = torch.randint(n, (min(step, draws - first), n), generator=source)
         counts = torch.zeros(len(chosen), n, dtype=torch.float64)
         counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.float64))
-        found.append(_scores(answers, labels, counts, metric) @ weights.T)  # (b, M)
-    phi = torch.cat(found)
+        sampled.append(_scores(answers, labels, counts, metric) @ weights.T)  # (b, M)
+    phi = torch.cat(sampled)
     phi = phi[phi.isfinite().all(1)]
     low, high = torch.quantile(phi, torch.tensor([0.025, 0.975], dtype=phi.dtype), dim=0)
     return low, high

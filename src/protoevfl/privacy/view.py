@@ -63,7 +63,7 @@ class View:
 
     def of(self, party: int) -> "View":
         """One member's part of a coalition's view."""
-        mine = tuple(e for e in self.exchanges if e.party == party)
+        own_exchanges = tuple(e for e in self.exchanges if e.party == party)
         parts = (self.own, self.pool, self.wide, self.newest)
         own, pool, wide, newest = ({p: t for p, t in have.items() if p == party} for have in parts)
         sums = {
@@ -71,25 +71,25 @@ class View:
             for stage, have in self.sums.items()
         }
         return replace(
-            self, exchanges=mine, own=own, pool=pool, wide=wide, sums=sums, newest=newest
+            self, exchanges=own_exchanges, own=own, pool=pool, wide=wide, sums=sums, newest=newest
         )
 
     def releases(self) -> list["Release"]:
         """Prototypes in order, each with the embeddings the party had sent last."""
         last: dict[int, Tensor] = {}
-        found = []
+        released = []
         for e in self.exchanges:
             if isinstance(e.request, Learn) and e.party in last:
                 width = e.request.prototypes.shape[1]
                 f = last[e.party][:, :width]
-                found.append(
+                released.append(
                     Release(
                         e.party, f.double(), e.request.prototypes.double(), e.request.present > 0
                     )
                 )
             if isinstance(e.reply, Embeddings | Learned) and len(e.reply.values) == self.rows:
                 last[e.party] = e.reply.values
-        return found
+        return released
 
     def uploads(self, party: int) -> list[Tensor]:
         """All embeddings (N, d) of the aligned rows the party sent."""
@@ -118,21 +118,21 @@ class View:
         ]
         if not batches:
             return whole[-1] if whole else None
-        found = batches[0][1].new_zeros(self.rows, batches[0][1].shape[1])
+        embeddings = batches[0][1].new_zeros(self.rows, batches[0][1].shape[1])
         for rows, values in batches:
-            found[rows] = values
-        return found
+            embeddings[rows] = values
+        return embeddings
 
     def gradients(self) -> list[tuple[int, Tensor, Tensor]]:
         """(party, rows (B,), gradients (B, d)) in order."""
-        found = []
+        batches = []
         for e in self.exchanges:
             if isinstance(e.request, BackwardBatch | BackwardMixed):
-                found.append((e.party, e.request.rows, e.request.gradients))
+                batches.append((e.party, e.request.rows, e.request.gradients))
             elif isinstance(e.request, PartialGradients | Residuals):
                 rows = torch.arange(self.rows, device=e.request.gradients.device)
-                found.append((e.party, rows, e.request.gradients))
-        return found
+                batches.append((e.party, rows, e.request.gradients))
+        return batches
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,9 @@ def know(labels: Tensor, per_class: int, classes: int, seed: int) -> Known:
     rank = (onehot.cumsum(0) * onehot).sum(1) - 1  # place within the class
     most = (onehot.sum(0) // 2).clamp(max=per_class)  # (Z,)
     chosen = order[rank < most[labels[order]]]
-    found = torch.full_like(labels, -1)
-    found[chosen] = labels[chosen]
-    return Known(found)
+    known_labels = torch.full_like(labels, -1)
+    known_labels[chosen] = labels[chosen]
+    return Known(known_labels)
 
 
 def views(

@@ -40,9 +40,9 @@ def gains(scores: Floats, hits: Hits) -> Points:
     """Rows of equal score are looked at together, in no order: a straight piece."""
     order = np.argsort(-scores, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
-    found = np.cumsum(hits[order])[ends] / hits.sum()
+    share_of_class = np.cumsum(hits[order])[ends] / hits.sum()
     looked_at = (ends + 1) / len(order)
-    return thinned(np.append(0.0, looked_at), np.append(0.0, found))
+    return thinned(np.append(0.0, looked_at), np.append(0.0, share_of_class))
 
 
 def found_within(points: Points, share: float) -> float:

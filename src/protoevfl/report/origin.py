@@ -25,11 +25,11 @@ def origin(run: Run) -> Section:
 def _parts(run: Run) -> Iterator[Part]:
     owner = run.need_owner()
     measured = owner.metrics
-    made = datetime.fromisoformat(run.manifest["created"])
+    created = datetime.fromisoformat(run.manifest["created"])
     away = [name for name in run.names if name not in run.parties]
     seconds = f", {duration(measured['seconds'])}" if "seconds" in measured else ""
     yield Words(
-        f"Trained on {made:%d %B %Y} at {made:%H:%M} UTC by {run.manifest['method']['name']} "
+        f"Trained on {created:%d %B %Y} at {created:%H:%M} UTC by {run.manifest['method']['name']} "
         f"(protoevfl {run.manifest['versions']['protoevfl']}) on {measured.get('device', 'cpu')}"
         f"{seconds}, {_rounds(measured['rounds'])}. Labels: column "
         f"“{owner.label_column}” of {owner.parties[0]}."

@@ -44,16 +44,16 @@ def sections(measured: Measured) -> list[Section]:
 def _series(measured: Measured, curve: Curve, dots: bool = False) -> tuple[Series, ...]:
     """Joint and alone of every class that is drawn."""
     several = len(measured.drawn) > 1
-    found = []
+    series = []
     for place, z in enumerate(measured.drawn):
         joint, alone, hits = measured.scores(z)
         name = f"{measured.classes[z]}, " if several else ""
         colours = (place, place) if several else (0, 1)
-        found.append(Series(f"{name}joint", curve(joint, hits), colours[0], False, dots))
-        found.append(
+        series.append(Series(f"{name}joint", curve(joint, hits), colours[0], False, dots))
+        series.append(
             Series(f"{name}{measured.alone_name}", curve(alone, hits), colours[1], True, dots)
         )
-    return tuple(found)
+    return tuple(series)
 
 
 def _against_the_rest(measured: Measured) -> str:
@@ -168,10 +168,10 @@ def _gains(measured: Measured) -> Iterator[Part]:
     for place, z in enumerate(measured.drawn):
         both = series[2 * place : 2 * place + 2]
         for share in FEW_SHARES if len(measured.drawn) > 1 else SHARES:
-            found = [found_within(one.points, share) for one in both]
+            shares = [found_within(one.points, share) for one in both]
             name = measured.classes[z]
-            line = (f"{100 * share:.0f} %", *(percent(value, 0) for value in found))
-            lift = f"{found[0] / share:.1f} ×"
+            line = (f"{100 * share:.0f} %", *(percent(value, 0) for value in shares))
+            lift = f"{shares[0] / share:.1f} ×"
             lines.append((name, *line, lift) if len(measured.drawn) > 1 else (*line, lift))
     heads = (
         "rows looked at",

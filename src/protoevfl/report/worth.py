@@ -112,8 +112,8 @@ def _own_columns(measured: Measured, observer: Observer) -> Iterator[Part]:
         yield from _pictures(measured, own)
         return
     party = measured.run.parties[measured.active]
-    found = own_columns(measured.owner, party, measured.rows, observer)
-    if not found:
+    column_gains = own_columns(measured.owner, party, measured.rows, observer)
+    if not column_gains:
         yield Words("Not measured: the test rows are of one class only.", "caution")
         return
     what = NAMES[str(measured.gain["measure"])]
@@ -123,7 +123,7 @@ def _own_columns(measured: Measured, observer: Observer) -> Iterator[Part]:
         f"shuffled among {rows:,} of its test rows. Columns of the other parties cannot be looked "
         "at: they are not here."
     )
-    shown = found[:SHOWN]
+    shown = column_gains[:SHOWN]
     scale = _scale([(one.low, one.high) for one in shown])
     lines = [
         (
@@ -143,9 +143,9 @@ def _own_columns(measured: Measured, observer: Observer) -> Iterator[Part]:
     else:
         yield Table(caption, heads[:-1], [line[:-1] for line in lines])
         after = ""
-    if len(found) > len(shown):
+    if len(column_gains) > len(shown):
         last = shown[-1].joint
-        rest = len(found) - len(shown)
+        rest = len(column_gains) - len(shown)
         yield Words(f"{rest} further columns matter {points(last)} points or less each.", "soft")
     yield Words(
         "Of columns that say the same, each matters little: shuffle one and the model reads the "

@@ -68,20 +68,20 @@ def parse(texts: Any, order: str) -> tuple[NDArray[np.float64], Mask]:
 def parts(texts: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], Mask]:
     """First and second number of dates that begin with a day or a month, NaN for other texts, and
     which have a year of two digits."""
-    found = pc.extract_regex(texts, _PATTERNS[DAY_FIRST])
-    short = pc.equal(pc.utf8_length(found.field("year")), 2)
+    fields = pc.extract_regex(texts, _PATTERNS[DAY_FIRST])
+    short = pc.equal(pc.utf8_length(fields.field("year")), 2)
     is_short = pc.fill_null(short, False).to_numpy(zero_copy_only=False).astype(np.bool_)
-    return _number(found, "day"), _number(found, "month"), is_short
+    return _number(fields, "day"), _number(fields, "month"), is_short
 
 
-def _days(found: Any) -> NDArray[np.float64]:
+def _days(fields: Any) -> NDArray[np.float64]:
     """(n,) days of the parts that a pattern found; NaN where there is no such day."""
-    year, day = _number(found, "year"), _number(found, "day")
-    month = _month(found.field("month"))
-    short = pc.equal(pc.utf8_length(found.field("year")), 2)
+    year, day = _number(fields, "year"), _number(fields, "day")
+    month = _month(fields.field("month"))
+    short = pc.equal(pc.utf8_length(fields.field("year")), 2)
     is_short = pc.fill_null(short, False).to_numpy(zero_copy_only=False).astype(np.bool_)
     year[is_short] = CENTURY + (year[is_short] - CENTURY) % 100
-    hours = _hours(found)
+    hours = _hours(fields)
     good = (month >= 1) & (month <= 12) & (day >= 1) & (year >= 1) & (hours < 24)
     days = np.full(len(year), np.nan)
     first = ((year[good] - 1970) * 12 + month[good] - 1).astype("datetime64[M]")
@@ -92,12 +92,12 @@ def _days(found: Any) -> NDArray[np.float64]:
     return days
 
 
-def _hours(found: Any) -> NDArray[np.float64]:
+def _hours(fields: Any) -> NDArray[np.float64]:
     """(n,) time of day in hours, 0 where none is written, 99 where there is no such time."""
     hour, minute, second = (
-        np.nan_to_num(_number(found, name)) for name in ("hour", "minute", "second")
+        np.nan_to_num(_number(fields, name)) for name in ("hour", "minute", "second")
     )
-    half = pc.utf8_slice_codeunits(pc.utf8_lower(found.field("half")), 0, 1)
+    half = pc.utf8_slice_codeunits(pc.utf8_lower(fields.field("half")), 0, 1)
     halves = pc.fill_null(half, "").to_numpy(zero_copy_only=False)
     twelve = (halves == "a") | (halves == "p")
     wrong = (minute > 59) | (second >= 61) | (twelve & ((hour < 1) | (hour > 12)))
@@ -106,8 +106,8 @@ def _hours(found: Any) -> NDArray[np.float64]:
     return hours
 
 
-def _number(found: Any, name: str) -> NDArray[np.float64]:
-    field = found.field(name)
+def _number(fields: Any, name: str) -> NDArray[np.float64]:
+    field = fields.field(name)
     filled = pc.if_else(pc.equal(field, ""), pa.scalar(None, pa.string()), field)
     values: NDArray[np.float64] = filled.cast(pa.float64()).to_numpy(zero_copy_only=False)
     return values.copy()

@@ -161,17 +161,17 @@ def differences(pictures: Mapping[str, Picture], survey: "Survey") -> list[str]:
     """How the rows of a survey differ from those of training: one line per column and
     difference."""
     rows = survey.rows
-    found: dict[str, list[str]] = {}
+    lines_of: dict[str, list[str]] = {}
     for i, name in enumerate(survey.numbers or []):
         picture = pictures.get(name)
         if isinstance(picture, NumberPicture):
             missing = int(survey.missing[i])
-            found[name] = number_differences(picture, rows, missing, survey.sampled(i))
+            lines_of[name] = number_differences(picture, rows, missing, survey.sampled(i))
     for name, counts in survey.counts.items():
         picture = pictures.get(name)
         if isinstance(picture, CategoryPicture):
-            found[name] = category_differences(picture, rows, counts)
-    return [f"column '{name}' {text}" for name, lines in found.items() for text in lines]
+            lines_of[name] = category_differences(picture, rows, counts)
+    return [f"column '{name}' {text}" for name, lines in lines_of.items() for text in lines]
 
 
 def pictures_state(pictures: Mapping[str, Picture]) -> dict[str, Any]:

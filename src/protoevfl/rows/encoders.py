@@ -144,12 +144,12 @@ def fit_encoder(
     """
     if image is not None:
         return ImageEncoder.fit(_batches(source, [image.column], keep), image)
-    found = recognition or recognise_columns(source, spec)
-    if found.errors:
-        raise ColumnsError(column_lines(source.name, found.errors))
-    batches = _batches(source, spec.features, text=found.text)
-    encoder = TableEncoder.fit(batches, spec, source.name, keep, found.readings)
-    encoder.remarks |= {c: text for c, text in found.remarks.items() if c in encoder.columns}
+    recognised = recognition or recognise_columns(source, spec)
+    if recognised.errors:
+        raise ColumnsError(column_lines(source.name, recognised.errors))
+    batches = _batches(source, spec.features, text=recognised.text)
+    encoder = TableEncoder.fit(batches, spec, source.name, keep, recognised.readings)
+    encoder.remarks |= {c: text for c, text in recognised.remarks.items() if c in encoder.columns}
     return encoder
 
 

@@ -124,10 +124,10 @@ def archive_urls() -> tuple[str, ...]:
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         listing = ""
-    found = re.findall(rf"(?:https?|file)://\S+/{re.escape(ARCHIVE)}", listing)
-    if not found:
+    urls = re.findall(rf"(?:https?|file)://\S+/{re.escape(ARCHIVE)}", listing)
+    if not urls:
         raise UserError(f"pip finds no {ARCHIVE} (no network, or an index without it). {ADVICE}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(urls))
 
 
 def joined(archive: bytes) -> Any:

@@ -159,14 +159,14 @@ _LOOSER: dict[str, Callable[[str], str]] = {
 def near_matches(left: Ids, right: Ids) -> dict[str, list[tuple[int, int]]]:
     """Kind of spelling -> rows (of left, of right) whose ids do not match but would, but for it."""
     matched = set(left.values) & set(right.values)
-    found = {}
+    pairs_of = {}
     for kind, loosen in _LOOSER.items():
         there = {loosen(v): row for v, row in zip(right.values, right.rows) if v not in matched}
         pairs = [(int(row), int(there[key])) for v, row in zip(left.values, left.rows)
                  if v not in matched and (key := loosen(v)) in there]  # fmt: skip
         if pairs:
-            found[kind] = pairs
-    return found
+            pairs_of[kind] = pairs
+    return pairs_of
 
 
 def suspicions(left: Ids, right: Ids, names: tuple[str, str]) -> list[str]:

@@ -100,17 +100,17 @@ def parse(texts: Any, decimal: str, unit: str) -> tuple[NDArray[np.float64], Mas
     decimal   "point" or "comma"
     unit      what may stand beside a number; a percentage must say so
     """
-    found = forms(texts)
+    written = forms(texts)
     absent = _mask(texts.is_null())
-    same_unit = _mask(pc.equal(found.unit, unit))
-    bare = _mask(pc.equal(found.unit, ""))
+    same_unit = _mask(pc.equal(written.unit, unit))
+    bare = _mask(pc.equal(written.unit, ""))
     parts = pc.extract_regex(texts, _PARTS)
-    body = found.body
+    body = written.body
     if decimal == COMMA:
         body = pc.replace_substring(pc.replace_substring_regex(body, "[. ']", ""), ",", ".")
     else:
         body = pc.replace_substring_regex(body, "[, ']", "")
-    fits = found.fits[decimal]
+    fits = written.fits[decimal]
     digits = pc.binary_join_element_wise(body, pc.fill_null(parts.field("power"), ""), "")
     kept = pc.if_else(pa.array(fits), digits, pa.scalar(None, pa.string()))
     values: NDArray[np.float64] = kept.cast(pa.float64()).to_numpy(zero_copy_only=False).copy()
@@ -144,8 +144,8 @@ def _brackets(parts: Any) -> Any:
 
 def _negative(parts: Any) -> Mask:
     signs = ("open", "sign", "inner", "trail")
-    found = [_mask(pc.is_in(parts.field(name), pa.array(["-", "("]))) for name in signs]
-    negative: Mask = np.logical_or.reduce(found)
+    signs_of_minus = [_mask(pc.is_in(parts.field(name), pa.array(["-", "("]))) for name in signs]
+    negative: Mask = np.logical_or.reduce(signs_of_minus)
     return negative
 
 

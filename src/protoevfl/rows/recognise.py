@@ -69,11 +69,11 @@ def recognise(
             column.add(batch.column(name), start)
         start += batch.num_rows
     decided_points = any(seen.fractions and not seen.could_be_thousands for seen in points.values())
-    found = _decided(forms, again, spec, is_typed, delimiter, decided_points)
+    recognition = _decided(forms, again, spec, is_typed, delimiter, decided_points)
     for name in spec.features:
         if problem := type_problem(schema.field(name).type):
-            found.errors[name] = problem
-    return found
+            recognition.errors[name] = problem
+    return recognition
 
 
 def _decided(
@@ -91,7 +91,7 @@ def _decided(
     file_decimal = spec.decimal or _only(marks & {POINT, COMMA})
     file_order = spec.dates or _only(orders & {DAY_FIRST, MONTH_FIRST})
     guess = COMMA if delimiter == ";" else POINT
-    found = Recognition()
+    recognition = Recognition()
     for name, column in columns.items():
         typed = is_typed and name not in spec.numeric
         verdict = column.verdict(
@@ -103,20 +103,20 @@ def _decided(
         )
         if name in doubtful and verdict.reading == Reading("number", POINT) and not verdict.remark:
             continue  # the plain number that the reader took it for
-        _enter(found, name, column, verdict)
-    return found
+        _enter(recognition, name, column, verdict)
+    return recognition
 
 
-def _enter(found: Recognition, name: str, column: ColumnForms, verdict: Verdict) -> None:
+def _enter(recognition: Recognition, name: str, column: ColumnForms, verdict: Verdict) -> None:
     if verdict.error:
-        found.errors[name] = verdict.error
+        recognition.errors[name] = verdict.error
         return
     remarks = [text for text in (verdict.remark, column.gone if verdict.reading else "") if text]
     if remarks:
-        found.remarks[name] = "; ".join(remarks)
+        recognition.remarks[name] = "; ".join(remarks)
     if verdict.reading is not None:
-        found.readings[name] = verdict.reading
-        found.examples[name] = verdict.reading.example(column.telling)
+        recognition.readings[name] = verdict.reading
+        recognition.examples[name] = verdict.reading.example(column.telling)
 
 
 class _Points:
@@ -155,6 +155,6 @@ def _is_float(schema: Any, name: str) -> bool:
     return bool(pa.types.is_floating(schema.field(name).type))
 
 
-def _only(found: set[str]) -> str:
+def _only(candidates: set[str]) -> str:
     """The one that was found; none where columns differ."""
-    return next(iter(found)) if len(found) == 1 else ""
+    return next(iter(candidates)) if len(candidates) == 1 else ""
