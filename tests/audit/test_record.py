@@ -16,7 +16,7 @@ from protoevfl.audit.record import (
     record_both,
     shuffle_labels,
 )
-from protoevfl.bench import run
+from protoevfl.bench import world
 from protoevfl.bench.world import RunConfig
 from protoevfl.codec import payload_bytes
 from protoevfl.errors import UserError
@@ -44,7 +44,7 @@ def images() -> Dataset:
 @pytest.fixture(scope="module", autouse=True)
 def small_data() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "_dataset", lambda name: images())
+        patch.setattr(world, "_dataset", lambda name: images())
         yield
 
 
