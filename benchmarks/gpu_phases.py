@@ -21,7 +21,9 @@ from machine import table
 from protoevfl import distributed
 from protoevfl import fit as fitting
 from protoevfl import head as heads
+from protoevfl.bench import measure, world
 from protoevfl.bench import run as bench
+from protoevfl.bench.world import RunConfig
 from protoevfl.core import metrics, ridge
 from protoevfl.federation.federation import Federation
 from protoevfl.federation.party import Cohort
@@ -86,10 +88,13 @@ class Clock:
 def watch_all(clock: Clock) -> None:
     for module in (warmup, rounds, heads):
         clock.watch(module, "fit", lambda *_, **options: f"fit {options['purpose']}")
-    for name in ("prepare", "simulate", "evaluate", "_pseudo_labels", "_joining"):
+    for name in ("prepare", "simulate", "measured"):
         clock.watch(bench, name)
-    for name in ("_gate_by_class", "_probability_figures", "party_tables", "split_dataset"):
-        clock.watch(bench, name)
+    for name in ("evaluate", "_pseudo_labels", "_joining", "_gate_by_class"):
+        clock.watch(measure, name)
+    clock.watch(measure, "_probability_figures")
+    for name in ("party_tables", "split_dataset"):
+        clock.watch(world, name)
     clock.watch(metrics, "evaluate", lambda *_, **__: "metrics.evaluate")
     clock.watch(Federation, "train")
     clock.watch(Federation, "predict")
@@ -120,7 +125,7 @@ def watch_all(clock: Clock) -> None:
 
 def kernels(dataset: str, seeds: range, device: str) -> None:
     """The busiest kernels of each kind of training, of a short cell."""
-    config = bench.RunConfig(dataset=dataset, overrides=SHORT)
+    config = RunConfig(dataset=dataset, overrides=SHORT)
     bench.run(config, seeds, device=device)
     for module in (warmup, rounds, heads):
         work = module.fit
@@ -158,7 +163,7 @@ def main() -> None:
     for dataset in asked.datasets:
         for call in range(asked.calls):
             start = time.perf_counter()
-            rows = bench.run(bench.RunConfig(dataset=dataset), seeds, device=asked.device)
+            rows = bench.run(RunConfig(dataset=dataset), seeds, device=asked.device)
             seconds = time.perf_counter() - start
             accuracy = [100 * row["metrics"]["accuracy"] for row in rows]
             phases = {name: round(value, 2) for name, value in rows[0]["phases"].items()}
@@ -173,7 +178,7 @@ def main() -> None:
         for dataset in asked.datasets:
             clock.clear()
             with clock.piece("all"):
-                bench.run(bench.RunConfig(dataset=dataset), seeds, device=asked.device)
+                bench.run(RunConfig(dataset=dataset), seeds, device=asked.device)
             print(f"\n## {dataset}\n\n{clock.report()}", flush=True)
     if asked.kernels:
         for dataset in asked.datasets:
