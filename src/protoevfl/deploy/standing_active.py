@@ -109,4 +109,4 @@ class StandingActive:
 
     def embed(self, encoded: Tensor) -> Tensor:
         """(n, d) the active party's own embeddings of encoded rows; they leave nobody."""
-        return self.party.embed([encoded]) if len(encoded) else torch.zeros(0, 1)
+        return self.party.embed([encoded])
