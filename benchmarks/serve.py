@@ -165,7 +165,8 @@ class Bench:
             main = self.federation.main(name)
             for p in os_process.of_folder(self.federation.kit(name).folder):
                 if self.service is None or p.pid != self.service.pid:
-                    found[name if p.pid == main else f"{name} standing"] = p.pid
+                    kind = " waiting" if os_process.waits(p) else " standing"
+                    found[name if p.pid == main else name + kind] = p.pid
         return {name: pid for name, pid in found.items() if pid}
 
     def load(self, seconds: float, users: int, rate: float, batch: int) -> dict[str, Any]:

@@ -1,0 +1,58 @@
+"""A process of a party that has loaded what a job needs and waits for one
+(federation/engines/nvflare_launch.py). `python -m protoevfl.deploy.spare KIT`.
+
+It reads one line: the command line and the secrets of a job's process, which it then is. It ends
+when its main process does.
+"""
+
+import json
+import os
+import runpy
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+WAITS = "waiting-spare"  # the process's name until it has a job
+NAME = Path("/proc/self/comm")  # where Linux keeps it
+
+
+def preload() -> None:
+    """What a party's job uses, from NVFlare's process to the training of own files."""
+    import nvflare.collab.runtime.executor
+    import nvflare.private.fed.app.client.worker_process
+    import torch
+
+    import protoevfl.deploy.local
+    import protoevfl.deploy.site_job
+    import protoevfl.pipeline.simulate
+    import protoevfl.pipeline.train  # noqa: F401
+
+    torch.zeros(2, 2).mm(torch.zeros(2, 2))
+
+
+def call(name: str) -> None:
+    """Change the name of this process."""
+    with suppress(OSError):
+        NAME.write_text(name)
+
+
+def main() -> None:
+    parent = os.getppid()
+    call(WAITS)
+    preload()
+    line = sys.stdin.readline()
+    if not line or os.getppid() != parent:  # it would never notice that its parent is gone
+        os._exit(0)
+    order = json.loads(line)
+    call("python")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.update(order["environment"])
+    flag, module, *arguments = order["arguments"]
+    assert flag == "-m"
+    del sys.modules[module]  # it is the main program now
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
