@@ -25,6 +25,7 @@ class Hub:
     """The hub's part of a job: ask the active party to lead, wait."""
 
     def __init__(self, active: str) -> None:
+        nvflare.without_tensors()
         self.active = active
 
     @nvflare.main
