@@ -49,7 +49,7 @@ def main() -> None:
     os.environ.update(order["environment"])
     flag, module, *arguments = order["arguments"]
     assert flag == "-m"
-    del sys.modules[module]  # it is the main program now
+    sys.modules.pop(module, None)  # it is the main program now
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
