@@ -43,7 +43,9 @@ def until(true: object) -> None:
 
 
 def test_it_becomes_the_job(tmp_path: Path) -> None:
-    made = provision(Project("p", "bank", "localhost", 1, "h", {"bank": "b", "shop": "s"}), tmp_path)
+    made = provision(
+        Project("p", "bank", "localhost", 1, "h", {"bank": "b", "shop": "s"}), tmp_path
+    )
     kit = open_kit(made["shop"])
     (kit.folder / "job_here.py").write_text(JOB)
     process = waiting(kit.folder)

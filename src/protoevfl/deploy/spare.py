@@ -5,6 +5,7 @@ It reads one line: the command line and the secrets of a job's process, which it
 when its main process does.
 """
 
+import importlib
 import json
 import os
 import runpy
@@ -12,21 +13,19 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from protoevfl.federation.engines import nvflare_launch
+
 WAITS = "waiting-spare"  # the process's name until it has a job
 NAME = Path("/proc/self/comm")  # where Linux keeps it
 
 
 def preload() -> None:
     """What a party's job uses, from NVFlare's process to the training of own files."""
-    import nvflare.collab.runtime.executor
-    import nvflare.private.fed.app.client.worker_process
     import torch
 
-    import protoevfl.deploy.local
-    import protoevfl.deploy.site_job
-    import protoevfl.pipeline.simulate
-    import protoevfl.pipeline.train  # noqa: F401
-
+    nvflare_launch.preload()
+    for module in ("deploy.local", "deploy.site_job", "pipeline.simulate", "pipeline.train"):
+        importlib.import_module(f"protoevfl.{module}")
     torch.zeros(2, 2).mm(torch.zeros(2, 2))
 
 

@@ -43,7 +43,10 @@ def test_a_job_is_told_to_the_process_that_waits(tmp_path: Path, waiting: Spare)
     assert process is before
     assert process.wait(60) == 0
     told = json.loads((tmp_path / "told").read_text())
-    assert told == {"arguments": ["-m", "worker", "-n", "job 1"], "environment": {"TOKEN": "secret"}}
+    assert told == {
+        "arguments": ["-m", "worker", "-n", "job 1"],
+        "environment": {"TOKEN": "secret"},
+    }
     assert "secret" not in " ".join(map(str, process.args))  # type: ignore[arg-type]
     assert waiting.take([], {}) is None  # a process has one job
 

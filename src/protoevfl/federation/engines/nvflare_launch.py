@@ -7,6 +7,7 @@ and its token) reaches the waiting one through a pipe; a process that waits ends
 process, because the pipe does. Where none waits the job is started as NVFlare does it.
 """
 
+import importlib
 import json
 import os
 import shlex
@@ -28,6 +29,12 @@ def __getattr__(name: str) -> Any:
         globals()[name] = _launcher()
         return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def preload() -> None:
+    """In a process that waits: what NVFlare's process of a party's job imports."""
+    importlib.import_module("nvflare.private.fed.app.client.worker_process")
+    importlib.import_module("nvflare.collab.runtime.executor")
 
 
 def _launcher() -> type:
@@ -88,9 +95,7 @@ class Spare:
                     start_new_session=True,  # NVFlare ends a job by its process group
                 )
 
-    def take(
-        self, arguments: list[str], told: dict[str, str]
-    ) -> "subprocess.Popen[bytes] | None":
+    def take(self, arguments: list[str], told: dict[str, str]) -> "subprocess.Popen[bytes] | None":
         """The process, which now runs `-m module arguments` as a job; None where there is none."""
         with self._lock:
             process, self.process = self.process, None
