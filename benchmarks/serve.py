@@ -165,20 +165,24 @@ class Bench:
             main = self.federation.main(name)
             for p in os_process.of_folder(self.federation.kit(name).folder):
                 if self.service is None or p.pid != self.service.pid:
-                    found[name if p.pid == main else f"{name} standing"] = p.pid
+                    kind = " waiting" if os_process.waits(p) else " standing"
+                    found[name if p.pid == main else name + kind] = p.pid
         return {name: pid for name, pid in found.items() if pid}
 
-    def load(self, seconds: float, users: int, rate: float, batch: int) -> dict[str, Any]:
+    def load(
+        self, seconds: float, users: int, rate: float, batch: int, together: bool = False
+    ) -> dict[str, Any]:
         """What locust measured, with processor time and memory of every process."""
         before = {name: usage(pid) for name, pid in self.pids().items()}
-        middle: dict[str, float] = {}
+        quarters: list[dict[str, float]] = []
 
         def look() -> None:
-            time.sleep(seconds / 4)
-            middle.update({name: usage(pid)[1] for name, pid in self.pids().items()})
+            for _ in range(3):
+                time.sleep(seconds / 4)
+                quarters.append({name: usage(pid)[1] for name, pid in self.pids().items()})
 
         threading.Thread(target=look, daemon=True).start()
-        facts = self.locust(seconds, users, rate, batch)
+        facts = self.locust(seconds, users, rate, batch, together)
         after = {name: usage(pid) for name, pid in self.pids().items()}
         requests = max(1, facts["requests"])
         facts["cpu_ms_per_request"] = {
@@ -186,12 +190,14 @@ class Bench:
             for n in after
             if n in before
         }
-        facts["memory_mb_quarter_and_end"] = {
-            n: [round(middle.get(n, 0)), round(after[n][1])] for n in after
+        facts["memory_mb_by_quarter"] = {
+            n: [*(round(q.get(n, 0)) for q in quarters), round(after[n][1])] for n in after
         }
         return facts
 
-    def locust(self, seconds: float, users: int, rate: float, batch: int) -> dict[str, Any]:
+    def locust(
+        self, seconds: float, users: int, rate: float, batch: int, together: bool = False
+    ) -> dict[str, Any]:
         out = self.folder / "load.json"
         out.unlink(missing_ok=True)
         settings = {
@@ -200,6 +206,7 @@ class Bench:
             "LOAD_CERTIFICATE": self.certificate,
             "LOAD_BATCH": batch,
             "LOAD_RATE": rate,
+            "LOAD_TOGETHER": int(together),
             "LOAD_OUT": out,
         }
         command = [locust(), "-f", ROOT / "benchmarks" / "serve_load.py", "--headless"]
@@ -218,6 +225,8 @@ class Bench:
 
     def singles(self, seconds: float) -> None:
         self.say("single rows, 20 requests a second", **self.load(seconds, 10, 2.0, 1))
+        together = self.load(min(60.0, seconds), 10, 2.0, 1, together=True)
+        self.say("the same, ten callers at the same moment", **together)
 
     def batches(self, seconds: float) -> None:
         facts = self.load(seconds, 2, 0, 500)

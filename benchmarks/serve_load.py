@@ -2,14 +2,17 @@
 the environment, and reads what it writes at the end.
 
 LOAD_IDS (file, one id per line), LOAD_KEY, LOAD_CERTIFICATE, LOAD_BATCH (rows per request), LOAD_RATE
-(requests a second of one user, 0: as many as possible), LOAD_OUT (file of results).
+(requests a second of one user, 0: as many as possible), LOAD_TOGETHER (1: all users ask at the same
+moments; else each when it likes, independently of the others), LOAD_OUT (file of results).
 """
 
 import json
 import os
 import random
+import time
 from pathlib import Path
 
+import gevent
 from locust import HttpUser, constant, constant_throughput, events, task
 
 IDS = Path(os.environ["LOAD_IDS"]).read_text().split()
@@ -18,10 +21,27 @@ RATE = float(os.environ["LOAD_RATE"])
 COUNTS = {"rows": 0, "degraded": 0, "wrong": 0}
 
 
+def independent(caller: "Caller") -> float:
+    """Seconds to the caller's next request: exponential gaps between the starts, so that all callers
+    together are a Poisson process. locust's constant throughput has them all ask at once."""
+    caller.due += random.expovariate(RATE)
+    return max(0.0, caller.due - time.monotonic())
+
+
+def pace():  # type: ignore[no-untyped-def]
+    if not RATE:
+        return constant(0)
+    together = os.environ["LOAD_TOGETHER"] == "1"
+    return constant_throughput(RATE) if together else independent
+
+
 class Caller(HttpUser):
-    wait_time = constant_throughput(RATE) if RATE else constant(0)
+    wait_time = pace()
 
     def on_start(self) -> None:
+        self.due = time.monotonic()
+        if self.wait_time.__func__ is independent:
+            gevent.sleep(independent(self))
         self.client.verify = os.environ["LOAD_CERTIFICATE"]
         self.client.headers["Authorization"] = f"Bearer {os.environ['LOAD_KEY']}"
 

@@ -15,7 +15,7 @@ from protoevfl.deploy.standing_active import StandingActive, serve_spec
 from protoevfl.deploy.standing_lead import StandingLead
 from protoevfl.deploy.standing_worker import StandingParties
 from protoevfl.federation.engines.nvflare import CallError
-from tests.deploy.test_site import Companies, train, write_files
+from tests.deploy.test_site_job import Companies, train, write_files
 
 
 def never(name: str, frame: bytes) -> bytes:

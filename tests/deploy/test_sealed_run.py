@@ -20,7 +20,7 @@ from protoevfl.deploy.spec import JobSpec
 from protoevfl.methods import joint, own_model
 from protoevfl.pipeline.predict import predict, write_predictions
 from protoevfl.pipeline.simulate import train_files
-from tests.deploy.test_site import Companies, job, status
+from tests.deploy.test_site_job import Companies, job, status
 from tests.faults.companies import NAMES, one_process, probabilities, write_files
 
 __all__ = ["job"]  # a fixture

@@ -15,7 +15,7 @@ from protoevfl.deploy.row_ledger import LimitError
 from protoevfl.deploy.standing import Shelf, StandingParty, Window
 from protoevfl.messages import Embed, EmbedAt, Embeddings
 from tests.deploy.standing import Standing, standing
-from tests.deploy.test_site import SHARED, SOME
+from tests.deploy.test_site_job import SHARED, SOME
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from protoevfl.deploy.standing_active import StandingActive, serve_spec
 from protoevfl.errors import UserError
 from tests.deploy.standing import Standing, standing
-from tests.deploy.test_site import NAMES, SHARED, SOME
+from tests.deploy.test_site_job import NAMES, SHARED, SOME
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from protoevfl.deploy.standing_lead import (
 from protoevfl.messages import Embeddings
 from tests.deploy.keyring import opened
 from tests.deploy.standing import Standing, standing
-from tests.deploy.test_site import SHARED
+from tests.deploy.test_site_job import SHARED
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from protoevfl.codec import decode, encode
-from protoevfl.deploy import site
+from protoevfl.deploy import site_job
 from protoevfl.deploy.aligning import RESPOND, SETUP
 from protoevfl.deploy.envelope import Envelope
 from protoevfl.deploy.host import PartyHost
@@ -88,7 +88,7 @@ class Attack:
     @property
     def host(self) -> PartyHost:
         if not hasattr(self, "_host"):
-            self._host = site.make_host(self.shop.kit, self.spec)
+            self._host = site_job.make_host(self.shop.kit, self.spec)
         return self._host
 
     def frame(self, kind: str, number: int, body: bytes) -> bytes:

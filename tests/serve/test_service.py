@@ -6,7 +6,7 @@ import torch
 from protoevfl.deploy.standing_lead import OverLimitError
 from protoevfl.errors import UserError
 from protoevfl.serve.service import Model, Row, UnknownCustomerError, warm_up
-from tests.deploy.test_site import NAMES
+from tests.deploy.test_site_job import NAMES
 from tests.serve.conftest import Served
 
 

@@ -5,8 +5,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from protoevfl.deploy.spare import WAITS
+
 MARK = "nvflare.private.fed.app"  # in the command line of every process of a kit
 STANDING = "protoevfl.deploy.standing_worker"  # and of the one that serves single rows
+SPARE = "protoevfl.deploy.spare"  # and of the one that waits for a job
 
 
 def born(pid: int) -> float | None:
@@ -30,10 +33,19 @@ def of_folder(folder: Path) -> list[Any]:
         if (
             alive
             and str(folder) in line
-            and any(m in part for part in line for m in (MARK, STANDING))
+            and any(m in part for part in line for m in (MARK, STANDING, SPARE))
         ):
             found.append(process)
     return found
+
+
+def waits(process: Any) -> bool:
+    """Whether it has loaded what a job needs, and has no job yet."""
+    import psutil
+
+    with suppress(psutil.Error):
+        return bool(process.name() == WAITS)
+    return False
 
 
 def end(processes: list[Any], seconds: float) -> None:

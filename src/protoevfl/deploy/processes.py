@@ -208,7 +208,8 @@ def logs(opened: Kit, lines: int = 50) -> str:
 def status(opened: Kit) -> Status:
     """What runs of this kit now."""
     pid = _recorded(opened)
-    others = tuple(p.pid for p in os_process.of_folder(opened.folder) if p.pid != pid)
+    found = [p for p in os_process.of_folder(opened.folder) if not os_process.waits(p)]
+    others = tuple(p.pid for p in found if p.pid != pid)
     if pid is None:
         detail = f"not running; {len(others)} leftover process(es)" if others else "not running"
         return Status(False, None, others, detail)

@@ -197,6 +197,10 @@ def _settings(folder: Path, name: str) -> None:
         _hub_settings(resources)
     else:
         resources["allow_log_streaming"] = False
+        for component in resources["components"]:
+            if component["id"] == "process_launcher":
+                component["path"] = "protoevfl.federation.engines.nvflare_launch.Launcher"
+                component["args"] = {"ready": "protoevfl.deploy.spare"}
         place = "protoevfl.federation.engines.nvflare.Place"
         resources["components"].append({"id": "place", "path": place, "args": {}})
         line = "protoevfl.federation.engines.nvflare_line.Line"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from protoevfl.artifacts.owner import StoredOwner
@@ -109,4 +108,4 @@ class StandingActive:
 
     def embed(self, encoded: Tensor) -> Tensor:
         """(n, d) the active party's own embeddings of encoded rows; they leave nobody."""
-        return self.party.embed([encoded]) if len(encoded) else torch.zeros(0, 1)
+        return self.party.embed([encoded])

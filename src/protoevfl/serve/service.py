@@ -52,9 +52,10 @@ class Answer:
 
 @dataclass
 class Table:
-    """The active party's rows of today, encoded."""
+    """The active party's rows of today."""
 
     encoded: Tensor  # (n, ...)
+    embedded: Tensor  # (n, d) of the active party's own model
     place: dict[str, int]  # {id: line}
     stamp: tuple[int, int]
 
@@ -69,6 +70,8 @@ class Model:
 
     def __post_init__(self) -> None:
         self.table = self._read()
+        # threads that compute side by side take turns anyway: one after the other ends sooner
+        self._computing = threading.Lock()
 
     @property
     def version(self) -> dict[str, str]:
@@ -80,7 +83,8 @@ class Model:
         ids = source.ids()
         encoded = source.encoded(ids.rows)
         place = {value: k for k, value in enumerate(ids.values)}
-        return Table(encoded, place, (facts.st_mtime_ns, facts.st_size))
+        stamp = facts.st_mtime_ns, facts.st_size
+        return Table(encoded, self.active.embed(encoded), place, stamp)
 
     def refresh(self) -> None:
         """Take up a changed file, then ask the parties about customers that are new; never raises."""
@@ -111,7 +115,7 @@ class Model:
         over_limit   refuse: OverLimitError where a party's day is used up; degrade: go on without it
         """
         ids = self._ids(rows)
-        encoded = self._encoded(rows, ids)
+        encoded, embedded = self._views(rows, ids)
         partners = self.lead.partners
         names = self.active.owner.parties
         present = torch.zeros(len(names), len(rows), dtype=torch.bool)
@@ -125,7 +129,7 @@ class Model:
         if over_limit == "refuse":
             self.lead.check_limits([i for i in ids if i is not None])
         found, absent = self.lead.ask(wanted, seconds)
-        embeddings = {0: self.active.embed(encoded)}
+        embeddings = {0: embedded}
         for number, values in found.items():
             at = torch.tensor(lines[number])
             filled = torch.zeros(len(rows), values.shape[1])
@@ -134,7 +138,8 @@ class Model:
             present[number, at] = True
         owner = self.active.owner
         own = encoded if owner.has_own_model else None
-        probabilities = owner.probabilities(embeddings, present, own)
+        with self._computing:
+            probabilities = owner.probabilities(embeddings, present, own)
         choice = owner.choose(probabilities).tolist()
         missing = self._missing(ids, lines, absent)
         return [
@@ -176,8 +181,9 @@ class Model:
             ids[k] = value
         return ids
 
-    def _encoded(self, rows: Sequence[Row], ids: Sequence[str | None]) -> Tensor:
-        """(n, ...) the active party's view of each row: of its file, or as the caller gave it."""
+    def _views(self, rows: Sequence[Row], ids: Sequence[str | None]) -> tuple[Tensor, Tensor]:
+        """(n, ...) the active party's view of each row, of its file or as the caller gave it, and
+        (n, d) its own embeddings of them."""
         table = self.table
         by_id = [k for k, row in enumerate(rows) if row.columns is None]
         unknown = [k for k in by_id if ids[k] not in table.place]
@@ -187,15 +193,17 @@ class Model:
                 f"no customer has the id {rows[unknown[0]].id!r}{more}; give its columns instead"
             )
         encoded = torch.zeros((len(rows), *table.encoded.shape[1:]), dtype=table.encoded.dtype)
+        embedded = torch.zeros(len(rows), table.embedded.shape[1])
         if by_id:
             at = torch.tensor([table.place[str(ids[k])] for k in by_id])
             encoded[torch.tensor(by_id)] = table.encoded[at]
+            embedded[torch.tensor(by_id)] = table.embedded[at]
         given = [k for k, row in enumerate(rows) if row.columns is not None]
         if given:
-            encoded[torch.tensor(given)] = self._from_columns(
-                [dict(rows[k].columns or {}) for k in given]
-            )
-        return encoded
+            views = self._from_columns([dict(rows[k].columns or {}) for k in given])
+            encoded[torch.tensor(given)] = views
+            embedded[torch.tensor(given)] = self.active.embed(views)
+        return encoded, embedded
 
     def _from_columns(self, rows: Sequence[Mapping[str, Any]]) -> Tensor:
         """Rows as callers give them, encoded; UserError for a column that is missing or unknown."""
@@ -270,7 +278,7 @@ def warm_up(model: Model) -> None:
         numbers = [m for m in range(1, rest + 1) if code >> (m - 1) & 1 and widths.get(m)]
         present = torch.zeros(len(owner.parties), 1, dtype=torch.bool)
         present[[0, *numbers]] = True
-        embeddings = {0: model.active.embed(encoded)}
+        embeddings = {0: model.table.embedded[:1]}
         embeddings |= {m: torch.zeros(1, widths[m]) for m in numbers}
         owner.probabilities(embeddings, present, encoded if owner.has_own_model else None)
 

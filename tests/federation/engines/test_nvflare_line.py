@@ -1,6 +1,7 @@
 """The line between main processes carries bytes, and says when nobody answered (over a real hub:
 tests/deploy/test_own_files.py)."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,11 @@ def open_here(folder: Path, ask: nvflare_line.Ask) -> nvflare_line.Answer:
 class Cell:
     """Answers itself, as the party `bank`."""
 
-    def __init__(self) -> None:
+    def __init__(self, core: bool = False) -> None:
         self.reply: Any = None
+        self.target = ""
+        if not core:
+            self.core_cell = Cell(core=True)
 
     def register_request_cb(self, channel: str, topic: str, cb: Any) -> None:
         self.registered = (channel, topic, cb)
@@ -67,7 +71,7 @@ def test_the_line_opens_when_the_party_is_connected(tmp_path: Path) -> None:
     assert (channel, topic) == (nvflare_line.CHANNEL, nvflare_line.TOPIC)
     request = new_cell_message({MessageHeaderKey.ORIGIN: "bank"}, b"there")
     assert answer(request).payload == b"there and back"
-    assert cell.target == "bank"
+    assert cell.core_cell.target == "bank"
     strange = new_cell_message({}, {"not": "bytes"})
     code = answer(strange).get_header(MessageHeaderKey.RETURN_CODE)
     assert code == ReturnCode.INVALID_REQUEST
@@ -78,7 +82,7 @@ def test_the_line_opens_when_the_party_is_connected(tmp_path: Path) -> None:
 )
 def test_no_answer_is_an_error(reply: Any) -> None:
     cell = Cell()
-    cell.reply = reply
+    cell.core_cell.reply = reply
     with pytest.raises(CallError):
         nvflare_line.asking(cell)("shop", b"frame", 1.0)
 
@@ -91,3 +95,37 @@ def test_a_party_that_fails_says_so() -> None:
         MessageHeaderKey.RETURN_CODE
     )
     assert code == ReturnCode.PROCESS_EXCEPTION
+
+
+def test_only_a_large_frame_goes_in_parts() -> None:
+    cell = Cell()
+    ask = nvflare_line.asking(cell)
+    assert ask("shop", bytes(nvflare_line.WHOLE), 1.0) == bytes(nvflare_line.WHOLE)
+    assert (cell.core_cell.target, cell.target) == ("shop", "")
+    assert len(ask("tele", bytes(nvflare_line.WHOLE + 1), 1.0)) == nvflare_line.WHOLE + 1
+    assert cell.target == "tele"
+
+
+def test_slow_answers_do_not_take_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads are NVFlare's, which needs some of them to stay connected."""
+    monkeypatch.setattr(nvflare_line, "MOST_AT_ONCE", 2)
+    go_on, begun = threading.Event(), threading.Semaphore(0)
+
+    def slow(caller: str, frame: bytes) -> bytes:
+        begun.release()
+        go_on.wait(10)
+        return frame
+
+    answer = nvflare_line.answering(slow)
+    threads = [
+        threading.Thread(target=answer, args=(new_cell_message({}, b"frame"),)) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    assert all(begun.acquire(timeout=10) for _ in threads)
+    refused = answer(new_cell_message({}, b"frame"))
+    assert refused.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.SERVICE_UNAVAILABLE
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert answer(new_cell_message({}, b"frame")).payload == b"frame"

@@ -12,6 +12,7 @@ import io
 import json
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -86,6 +87,11 @@ def job_id() -> str:
     from nvflare.collab import collab
 
     return str(collab.fl_ctx.get_job_id())
+
+
+def without_tensors() -> None:
+    """In a process that passes no tensors: NVFlare does not load torch for them."""
+    sys.modules.setdefault("nvflare.app_opt.pt.decomposers", None)  # type: ignore[arg-type]
 
 
 def calls(method: str) -> dict[str, Callable[..., Any]]:

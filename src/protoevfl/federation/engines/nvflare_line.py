@@ -9,6 +9,7 @@ only carries them.
 """
 
 import importlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 from protoevfl.federation.engines.nvflare import CallError
 
 CHANNEL, TOPIC = "protoevfl", "frame"
+WHOLE = 1 << 20  # bytes: a frame up to this size travels as one message, a larger one in parts
+MOST_AT_ONCE = 64  # frames that are being answered; NVFlare has 100 threads for all that arrives
 Ask = Callable[[str, bytes, float], bytes]  # (party, frame, seconds) -> frame; raises CallError
 Answer = Callable[[str, bytes], bytes]  # (party as the hub says, frame) -> frame
 
@@ -55,12 +58,17 @@ def _line() -> type:
 
 
 def asking(cell: Any) -> Ask:
-    """Sends a frame to the main process of another party and waits for its answer."""
+    """Sends a frame to the main process of another party and waits for its answer.
+
+    One message and its answer wake the waiting thread directly. A stream of parts passes several
+    pools of threads at either end, and its answer leaves a thread behind for 65 s.
+    """
     from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
     from nvflare.fuel.f3.cellnet.utils import new_cell_message
 
     def ask(party: str, frame: bytes, seconds: float) -> bytes:
-        reply = cell.send_request(
+        way = cell.core_cell if len(frame) <= WHOLE else cell
+        reply = way.send_request(
             channel=CHANNEL,
             topic=TOPIC,
             target=party,
@@ -81,13 +89,19 @@ def answering(answer: Answer) -> Callable[[Any], Any]:
     from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
     from nvflare.fuel.f3.cellnet.utils import make_reply
 
+    free = threading.BoundedSemaphore(MOST_AT_ONCE)
+
     def answered(request: Any) -> Any:
         origin = str(request.get_header(MessageHeaderKey.ORIGIN, ""))
         if not isinstance(request.payload, bytes | bytearray | memoryview):
             return make_reply(ReturnCode.INVALID_REQUEST)
+        if not free.acquire(blocking=False):
+            return make_reply(ReturnCode.SERVICE_UNAVAILABLE)
         try:
             return make_reply(ReturnCode.OK, body=answer(origin, bytes(request.payload)))
         except CallError:
             return make_reply(ReturnCode.PROCESS_EXCEPTION)
+        finally:
+            free.release()
 
     return answered
