@@ -228,8 +228,7 @@ def unseen_classes(owner: StoredOwner, examples: Mapping[str, str]) -> dict[int,
         if name not in without:
             raise UserError(
                 f"--example: class '{name}' has labelled rows; an example is for a class without "
-                "any "
-                f"({', '.join(without) or 'this run has none'})"
+                f"any ({', '.join(without) or 'this run has none'})"
             )
     return {owner.classes.index(name): text for name, text in examples.items()}
 

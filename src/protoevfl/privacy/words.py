@@ -29,21 +29,16 @@ class Section:
 
 RATES = (
     "Class rates cross in both directions. Up: each party's estimate of how its own unaligned rows "
-    "spread over the "
-    "classes, made of its columns and of the prototypes it was shown. Down: their mean; where "
-    "labels are guarded, "
-    "without the label owner's own estimate, which is made with exact prototypes. The rates carry "
-    "no noise: about "
-    "labels they say nothing that noisy prototypes did not say, but no proof covers the rows they "
-    "come from. They are "
-    "a few numbers about a whole table, not about single rows."
+    "spread over the classes, made of its columns and of the prototypes it was shown. Down: their "
+    "mean; where labels are guarded, without the label owner's own estimate, which is made with "
+    "exact prototypes. The rates carry no noise: about labels they say nothing that noisy "
+    "prototypes did not say, but no proof covers the rows they come from. They are a few numbers "
+    "about a whole table, not about single rows."
 )
 FEATURES = (
     "The parties hold tables and the label owner uses the label of every row it has: it asked for "
-    "encoded columns "
-    "(SendFeatures). It can read every number and category of the shared rows, and of the rows to "
-    "be predicted, nearly "
-    "exactly. Labels, row ids and model weights do not cross."
+    "encoded columns (SendFeatures). It can read every number and category of the shared rows, and "
+    "of the rows to be predicted, nearly exactly. Labels, row ids and model weights do not cross."
 )
 FEW = (
     "Of each shared row, and of each row to be predicted, the parties sent a few rounded numbers in "
@@ -162,26 +157,20 @@ def summary(facts: Facts) -> tuple[str | Table, ...]:
     )
     return (
         f"{facts['parties']} parties share {facts['rows']} labelled rows of {facts['classes']} "
-        "classes; "
-        f"{_runs(len(facts['seeds']))} attacked.",
+        f"classes; {_runs(len(facts['seeds']))} attacked.",
         f"The attack that gains most from the messages ({f['worst']['attack']}; "
-        f"{THREATS[f['threat']]}, {f['known']} "
-        f"known labels a class) finds {found} of the labels. Without any message {silent} can be "
-        "guessed "
-        f"({f['yardstick']['attack']}): the messages are worth {points(f['advantage'])} points "
-        "to the attacker.",
-        f"With labels that have nothing to do with the rows, the best attack is right for "
+        f"{THREATS[f['threat']]}, {f['known']} known labels a class) finds {found} of the labels. "
+        f"Without any message {silent} can be guessed ({f['yardstick']['attack']}): the messages "
+        f"are worth {points(f['advantage'])} points to the attacker.",
+        "With labels that have nothing to do with the rows, the best attack is right for "
         f"{percent(c['worst']['accuracy'])} (chance: {percent(c['chance'])}): that is what the "
-        "messages say about "
-        "single people."
+        "messages say about single people."
         if c["worst"]["communicates"]
         else NOTHING_SENT,
         *_most_rebuilt(facts.get("columns") or {}),
         f"The joint model is right for {percent(*use['as it is']['accuracy'])} of new rows; "
-        "without defences "
-        f"{percent(*use['undefended']['accuracy'])} ({points(-drop)} points by the defences), "
-        "with nothing sent "
-        f"down {percent(*use['one-way']['accuracy'])}.",
+        f"without defences {percent(*use['undefended']['accuracy'])} ({points(-drop)} points by "
+        f"the defences), with nothing sent down {percent(*use['one-way']['accuracy'])}.",
     )
 
 
@@ -297,8 +286,7 @@ def canary(facts: Facts) -> tuple[str | Table, ...]:
         return (NOTHING_SENT,)
     text = (
         "The labels were shuffled over the rows before the run. Rows then say nothing about "
-        "labels, so whatever is "
-        "found above chance was carried by the messages about single rows."
+        "labels, so whatever is found above chance was carried by the messages about single rows."
     )
     return (text, Table(heads, rows))
 
@@ -315,10 +303,8 @@ def columns(facts: Facts) -> tuple[str | Table, ...]:
     )
     text = (
         "The label owner is taken to hold half of the rows of the first passive party together "
-        "with their embeddings "
-        "and trains a decoder for the other half. Lower MSE and higher SSIM mean more is revealed. "
-        "Embeddings are "
-        "not anonymous: who may hold them must be agreed on."
+        "with their embeddings and trains a decoder for the other half. Lower MSE and higher SSIM "
+        "mean more is revealed. Embeddings are not anonymous: who may hold them must be agreed on."
     )
     return (text, Table(heads, rows))
 
@@ -361,12 +347,10 @@ def guarantee(facts: Facts) -> tuple[str | Table, ...]:
         )
     elif facts["guess_bound"] < 1:
         lines.append(
-            "Whatever a party does, and even if it knew all other labels, it guesses a given "
-            "label right with at most "
-            f"{percent(facts['guess_bound'])} (chance {percent(1 / facts['classes'])}, classes "
-            "taken to be equally "
-            "likely); all passive parties together with at most "
-            f"{percent(facts['coalition_guess_bound'])}."
+            "Whatever a party does, and even if it knew all other labels, it guesses a given label "
+            f"right with at most {percent(facts['guess_bound'])} (chance "
+            f"{percent(1 / facts['classes'])}, classes taken to be equally likely); all passive "
+            f"parties together with at most {percent(facts['coalition_guess_bound'])}."
         )
     else:
         lines.append(
