@@ -52,6 +52,9 @@ SEALED = (
     "encryption, which gives the same numbers, and the attacks see no more than those sums. Exact "
     "labels, columns, row ids and model weights do not cross."
 )
+GRADIENTS = (
+    "Gradients are made of labels, row by row: whoever receives them can read the labels off them."
+)
 COLUMNS = (
     "Each column as the label owner can rebuild it. It is taken to know four fifths of the rows with "
     "their columns, learns a decoder (the best of linear, kernel and nearest rows) and rebuilds the "
@@ -128,9 +131,9 @@ def own_half(facts: Facts) -> list[Section]:
         for column in columns
     )
     counts = [
-        f"{level}: {sum(score > 0.5 for score in found.values())} of {len(found)} columns are "
+        f"{level}: {sum(score > 0.5 for score in scores.values())} of {len(scores)} columns are "
         "rebuilt more than halfway"
-        for level, found in facts["levels"].items()
+        for level, scores in facts["levels"].items()
     ]
     said = f"What {facts['party']} sends to {facts['active']}, measured on {facts['what']}."
     kinds = tuple((level, LEVELS[level]) for level in levels)
@@ -142,10 +145,10 @@ def own_half(facts: Facts) -> list[Section]:
 
 
 def worst(facts: Facts, part: str = "findings", threat: str | None = None) -> Facts:
-    found = [f for f in facts[part] if threat is None or f["threat"] == threat]
+    findings = [f for f in facts[part] if threat is None or f["threat"] == threat]
     if part == "canary":  # what was sent comes before what was only guessed
-        return max(found, key=lambda f: (f["worst"]["communicates"], f["worst"]["accuracy"]))
-    return max(found, key=lambda f: float(f["advantage"]))
+        return max(findings, key=lambda f: (f["worst"]["communicates"], f["worst"]["accuracy"]))
+    return max(findings, key=lambda f: float(f["advantage"]))
 
 
 def summary(facts: Facts) -> tuple[str | Table, ...]:
@@ -178,8 +181,8 @@ def _most_rebuilt(parties: Facts) -> tuple[str, ...]:
     """The column that is given away most, and how many are given away more than halfway."""
     scores = {
         (party, column): ways[WAYS[0]]
-        for party, found in parties.items()
-        for column, ways in found.items()
+        for party, of_party in parties.items()
+        for column, ways in of_party.items()
     }
     if not scores:
         return ()
@@ -195,24 +198,31 @@ def _runs(count: int) -> str:
     return "the run was" if count == 1 else f"{count} simulated runs were"
 
 
-def labels_sent(facts: Facts) -> bool:
+def kind_of(message: str) -> str:
+    """The kind of a message type by its name; "" for one that this version does not know."""
+    return str(getattr(getattr(messages, message, None), "kind", ""))
+
+
+def meaning(message: str) -> str:
+    """What a type of message is, in its own words; "" for one that this version does not know."""
+    return " ".join((inspect.getdoc(getattr(messages, message, None)) or "").split())
+
+
+def labels_sent(traffic: Facts) -> bool:
     """Whether a message made of labels went to a party; plain requests are made of nothing."""
-    return any(
-        sizes["down"] and getattr(getattr(messages, name, None), "kind", "") != "control"
-        for name, sizes in facts["crossed"]["by_type"].items()
-    )
+    by_type = traffic["by_type"].items()
+    return any(sizes["down"] and kind_of(name) != "control" for name, sizes in by_type)
 
 
 def crossing(facts: Facts) -> tuple[str | Table, ...]:
     rows = []
     for kind, sizes in facts["crossed"]["by_type"].items():
-        text = " ".join((inspect.getdoc(getattr(messages, kind, None)) or "").split())
         way = " and ".join(
             w
             for w, n in (("to the parties", sizes["down"]), ("to the label owner", sizes["up"]))
             if n
         )
-        rows.append((kind, way, f"{sizes['down'] + sizes['up']:,}", text))
+        rows.append((kind, way, f"{sizes['down'] + sizes['up']:,}", meaning(kind)))
     total = f"{facts['crossed']['up']:,} bytes to the label owner, {facts['crossed']['down']:,} bytes to the parties."
     return (
         Table(("message", "direction", "bytes, all parties", "what it is"), tuple(rows)),
@@ -223,16 +233,11 @@ def crossing(facts: Facts) -> tuple[str | Table, ...]:
 
 def _notes(facts: Facts) -> tuple[str, ...]:
     """What is to be said about the kinds of messages that crossed."""
-    kinds = {
-        getattr(getattr(messages, name, None), "kind", "") for name in facts["crossed"]["by_type"]
-    }
+    kinds = {kind_of(name) for name in facts["crossed"]["by_type"]}
     said = []
-    if kinds & {"gradients"}:
-        said.append(
-            "Gradients are made of labels, row by row: whoever receives them can read the labels "
-            "off them."
-        )
-    if kinds & {"parameters"}:
+    if "gradients" in kinds:
+        said.append(GRADIENTS)
+    if "parameters" in kinds:
         said.append("Parameters of networks cross, trained on all rows of a party.")
     if "Learned" in facts["crossed"]["by_type"]:
         said.append(RATES)
@@ -313,8 +318,8 @@ def _columns(parties: Facts) -> tuple[str | Table, ...]:
     """Every column of every party."""
     rows = tuple(
         (party, column, *(f"{ways.get(way, 0.0):.2f}" for way in WAYS))
-        for party, found in parties.items()
-        for column, ways in found.items()
+        for party, of_party in parties.items()
+        for column, ways in of_party.items()
     )
     return (COLUMNS, Table(("party", "column", *WAYS), rows))
 
@@ -327,12 +332,12 @@ def members(facts: Facts) -> tuple[str | Table, ...]:
         "other ids. Whoever asks with ids it has made up learns which of them exist: the number of "
         "ids and of alignments is limited by each party's policy."
     )
-    found = facts.get("pools") or {}
-    if not found:
+    pools = facts.get("pools") or {}
+    if not pools:
         return (shared, "Of rows that nobody shares nothing was sent.")
     rows = tuple(
         (party, f"{one['means']:.0f}", percent(one["auc"]), percent(one["matched"]))
-        for party, one in found.items()
+        for party, one in pools.items()
     )
     heads = ("party", "means sent", "a member told from another row", "means that are a row")
     return (shared, POOLS, Table(heads, rows))
@@ -340,7 +345,7 @@ def members(facts: Facts) -> tuple[str | Table, ...]:
 
 def guarantee(facts: Facts) -> tuple[str | Table, ...]:
     lines: list[str | Table] = []
-    if not labels_sent(facts):
+    if not labels_sent(facts["crossed"]):
         lines.append(
             "Nothing made of labels leaves the label owner during training: nothing about labels "
             "can be learnt."
