@@ -112,6 +112,29 @@ class HeadNet(nn.Module):
         return x
 
 
+class ThreeHeads(nn.Module):
+    """FedCVT's joint, guest and host heads of E models and P pairs of parties (methods/cross_view.py);
+    the guest head is one for all pairs."""
+
+    def __init__(
+        self, keys: Tensor, pairs: int, width: int, classes: int, settings: HeadSettings
+    ) -> None:
+        super().__init__()
+        many = torch.stack([rnd.derive(keys, "pair", p) for p in range(pairs)], 1).flatten()
+        self.joint = HeadNet(rnd.derive(many, "joint"), 2, width, classes, settings)
+        self.guest = HeadNet(rnd.derive(keys, "guest"), 1, width, classes, settings)
+        self.host = HeadNet(rnd.derive(many, "host"), 1, width, classes, settings)
+
+    def forward(self, a: Tensor, b: Tensor, step: rnd.Counter | None = None) -> Tensor:
+        """Logits (3, E, P, B, Z) of joint, guest and host from r_a, r_b (E, P, B, w)."""
+        e, pairs, rows = a.shape[:3]
+        both = torch.stack([a, b], 2).flatten(0, 1)  # (E*P, 2, B, w)
+        joint = self.joint(both, step=step)
+        guest = self.guest(a.flatten(1, 2)[:, None], step=step)  # (E, P*B, Z)
+        host = self.host(b.flatten(0, 1)[:, None], step=step)
+        return torch.stack([x.view(e, pairs, rows, -1) for x in (joint, guest, host)])
+
+
 def _spread(present: Tensor) -> Tensor:
     """A mask (M,) over parties as (M, 1); a mask (..., M, B) stays."""
     return present.unsqueeze(-1) if present.dim() == 1 else present

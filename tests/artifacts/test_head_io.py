@@ -8,8 +8,7 @@ from torch import nn
 
 from protoevfl.artifacts import head_io
 from protoevfl.errors import UserError
-from protoevfl.head import HeadNet, HeadSettings, probabilities
-from protoevfl.methods.cross_view import ThreeHeads
+from protoevfl.head import HeadNet, HeadSettings, ThreeHeads, probabilities
 
 PARTIES, WIDTH, CLASSES = 3, 6, 4
 

@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import protoevfl
 from protoevfl import Parties, ProtoEVFLClassifier
 from protoevfl.errors import UserError
+from protoevfl.report import run_page
 
 FAST = {"warm.epochs": 2, "head.epochs": 6}
 N = 160
@@ -187,6 +188,7 @@ def test_images_beside_columns() -> None:
 def test_what_is_saved_is_loaded(fitted: ProtoEVFLClassifier, tmp_path: Path) -> None:
     x, _ = data(2)
     fitted.save(tmp_path / "model")
+    assert "<h1" in run_page.build(tmp_path / "model")  # a page can be made of it
     again = ProtoEVFLClassifier.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(x), fitted.predict_proba(x))
     assert again.predict(x).tolist() == fitted.predict(x).tolist()

@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 
+from protoevfl.head import ThreeHeads
 from protoevfl.methods import cross_view as cv
 from protoevfl.methods.ss_vfl import PlainHead
 from tests.tiny import keys
@@ -67,7 +68,7 @@ def test_apart_is_zero_for_orthogonal_halves_and_alike_for_equal_ones() -> None:
 
 
 def test_the_guest_head_is_one_for_all_pairs() -> None:
-    heads = cv.ThreeHeads(keys(E_), P, 2 * D, Z, PlainHead(hidden=0))
+    heads = ThreeHeads(keys(E_), P, 2 * D, Z, PlainHead(hidden=0))
     a, b = torch.randn(E_, 1, B, 2 * D).expand(-1, P, -1, -1), torch.randn(E_, P, B, 2 * D)
     joint, guest, host = heads(a, b)
     torch.testing.assert_close(guest[:, 0], guest[:, 2])

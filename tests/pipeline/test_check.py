@@ -131,7 +131,7 @@ def test_what_a_decoder_rebuilds_is_shown_for_every_party_that_sends_columns(
     assert found["bank"] == {}  # it holds the labels: nothing of it leaves
     for name in ("insurer", "telco"):
         columns = {name: set(scores) for name, scores in found[name].items()}
-        assert columns["open"] == columns["few"] != set()
+        assert columns["open"] == columns["few"] == columns["sealed"] != set()
         assert sum(found[name]["open"].values()) > sum(found[name]["few"].values())
 
 

@@ -9,6 +9,7 @@ from protoevfl.artifacts.run_dir import Run
 from protoevfl.errors import UserError
 from protoevfl.pipeline.own_half import by_level, of_file, of_run
 from protoevfl.pipeline.simulate import method_and_privacy
+from protoevfl.rows.encoders import fit_encoder
 from protoevfl.settings.config import Config, resolve
 from protoevfl.settings.presets import build
 
@@ -24,10 +25,15 @@ def test_few_numbers_give_away_less_than_features(config: Config) -> None:
 
 def test_an_owner_that_steers_sealed_scores_stays_within_the_bounds(config: Config) -> None:
     """Whatever column its labels are made of: .4 of a number, .5 of a category, and the slack of a
-    few hundred rows."""
+    few hundred rows. Without steering the bounds themselves are shown."""
     method, privacy = method_and_privacy(config)
-    levels = of_file(resolve(config)["insurer"], method, privacy)
-    assert 0.05 < max(levels["sealed"].values()) < 0.6
+    file = resolve(config)["insurer"]
+    measured = of_file(file, method, privacy)["sealed"]
+    encoder = fit_encoder(file.info.path, file.spec, None)
+    bounds = by_level(encoder, file.info.path, method, privacy)["sealed"]
+    assert bounds == {"premium": 0.4, "claims": 0.4, "bonus": 0.4, "region": 0.5}
+    assert min(measured.values()) > 0.05  # each column was steered to
+    assert all(measured[name] < bound + 0.1 for name, bound in bounds.items())
 
 
 def test_other_methods_are_not_measured(config: Config, run: Run) -> None:

@@ -66,7 +66,7 @@ def test_columns_that_were_sent_are_not_said_to_have_stayed(
 
 def test_plain_requests_are_not_made_of_labels() -> None:
     def crossed(name: str) -> dict[str, Any]:
-        return {"crossed": {"by_type": {name: {"up": 0, "down": 14}}}}
+        return {"by_type": {name: {"up": 0, "down": 14}}}
 
     assert not labels_sent(crossed("Embed"))
     assert labels_sent(crossed("Learn"))

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl.errors import UserError
-from protoevfl.head import HeadNet, HeadSettings
-from protoevfl.methods.cross_view import ThreeHeads
+from protoevfl.head import HeadNet, HeadSettings, ThreeHeads
 
 
 def pack(head: nn.Module | None) -> tuple[dict[str, Any], dict[str, Tensor]]:

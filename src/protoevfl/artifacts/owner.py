@@ -266,9 +266,9 @@ class _Known:
     embeddings: dict[int, Tensor]
 
     def exchange(self, requests: Mapping[Address, Message]) -> dict[Address, Message]:
-        some = next(iter(self.embeddings.values()))
+        known = next(iter(self.embeddings.values()))
         return {
-            (run, m): Embeddings(self.embeddings.get(m, torch.zeros_like(some)))
+            (run, m): Embeddings(self.embeddings.get(m, torch.zeros_like(known)))
             for run, m in requests
         }
 

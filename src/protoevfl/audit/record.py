@@ -101,8 +101,8 @@ def record_both(
     """(the runs as they are, their canaries: so many shufflings of every seed's labels, which
     steadies the figure)."""
     runs = [(seed, number) for number in range(canaries + 1) for seed in seeds]
-    made = _simulate(config, runs, None, device, warm)
-    return made[: len(seeds)], made[len(seeds) :]
+    records = _simulate(config, runs, None, device, warm)
+    return records[: len(seeds)], records[len(seeds) :]
 
 
 def _simulate(
@@ -150,7 +150,7 @@ def _simulate(
     assert federation.border.recorded is not None
     transcript = list(federation.border.recorded.transcript)
     traffic = [federation.traffic(r) for r in range(len(runs))]
-    found = _measured(federation, worlds, runs)
+    figures = _measured(federation, worlds, runs)
     inside = _inside(federation.parties)
     described = _described(federation.parties, transcript)
     recordings = []
@@ -161,7 +161,7 @@ def _simulate(
                 seed,
                 worlds[r],
                 crossed,
-                found[r],
+                figures[r],
                 traffic[r],
                 federation.border.ledgers[r],
                 inside,
@@ -275,13 +275,15 @@ def _described(
 ) -> dict[Address, tuple[Tensor, Tensor]]:
     """(pool, aligned) rows of parties that sent statistics, in the space of these; simulation
     only."""
-    told = {(run, party) for run, party, _, reply in transcript if isinstance(reply, Statistics)}
+    described = {
+        (run, party) for run, party, _, reply in transcript if isinstance(reply, Statistics)
+    }
     found: dict[Address, tuple[Tensor, Tensor]] = {}
-    for members, cohort in engine.members() if told else ():
+    for members, cohort in engine.members() if described else ():
         pool, aligned = (
             cohort.method.embed(cohort, rows) for rows in (cohort.rows.pool, cohort.rows.aligned)
         )
-        found |= {at: (pool[g], aligned[g]) for g, at in enumerate(members) if at in told}
+        found |= {at: (pool[g], aligned[g]) for g, at in enumerate(members) if at in described}
     return found
 
 

@@ -88,13 +88,18 @@ def _show_gives_away(report: "Report") -> None:
     for p in report.parties:
         levels = list(p.gives_away) or levels
         scores = list(p.gives_away.values())
-        most = sorted(scores[-1], key=scores[-1].__getitem__, reverse=True) if scores else []
+        few = p.gives_away.get("few", {})
+        most = sorted(few, key=few.__getitem__, reverse=True)
         for column in most[:8]:
-            rows.append([p.name, column, *(f"{found[column]:.2f}" for found in scores)])
+            rows.append([p.name, column, *(f"{of_level[column]:.2f}" for of_level in scores)])
     if rows:
         title = "What a decoder rebuilds, 0 to 1"
         print_table(["party", "column", *levels], rows, title, 2)
         print("  (0: no better than guessing, 1: exact; choose the level by `columns`)")
+        if "sealed" in levels:
+            print(
+                "  (sealed: the bounds a party's own audit keeps; `protoevfl audit --party` measures it)"
+            )
 
 
 def _show_types(report: "Report") -> None:

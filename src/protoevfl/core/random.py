@@ -97,8 +97,8 @@ def _words(keys: Tensor, purpose: str, counter: Counter) -> Tensor:
     """Two int32 words per member, (2, G, 1): on the host when it knows everything, else on the
     keys' device."""
     if isinstance(counter, int) and keys.device.type == "cpu":
-        found = [_words_int(key, purpose, counter & 0x7FFFFFFF) for key in keys.tolist()]
-        return torch.tensor(found, dtype=torch.int32).T.unsqueeze(-1)
+        words = [_words_int(key, purpose, counter & 0x7FFFFFFF) for key in keys.tolist()]
+        return torch.tensor(words, dtype=torch.int32).T.unsqueeze(-1)
     low, high = keys.to(torch.int32), (keys >> 32).to(torch.int32)
     when = counter.to(torch.int32) if isinstance(counter, Tensor) else counter & 0x7FFFFFFF
     first = _mix(_mix(low ^ _word(purpose)) + when)  # (G,)

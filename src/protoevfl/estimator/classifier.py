@@ -241,8 +241,8 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             row = int((~sent.present.any(0)).nonzero()[0])
             raise UserError(f"no party has row {row}; leave such rows out")
         p = self.owner_.probabilities(sent.embeddings, sent.present, sent.own).double()
-        found: NDArray[np.float64] = (p / p.sum(1, keepdim=True)).numpy()
-        return found
+        rates: NDArray[np.float64] = (p / p.sum(1, keepdim=True)).numpy()
+        return rates
 
     def predict(self, X: Any, present: Mapping[str, Any] | None = None) -> NDArray[Any]:
         """(n,) classes, as the labels spelt them."""

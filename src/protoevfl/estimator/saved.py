@@ -1,6 +1,7 @@
 """A fitted model as a run directory, and back."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def write_model(model: Any, path: Path, overwrite: bool) -> None:
     names = model.feature_names_in_.tolist() if hasattr(model, "feature_names_in_") else None
     facts = {
         "method": method_facts(parties[0].method),
-        "privacy": {},
+        "privacy": asdict(model.owner_.privacy),
         "seed": model.seed,
         "classes": classes,
         "features": {"count": model.n_features_in_, "names": names},

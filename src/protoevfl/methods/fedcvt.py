@@ -24,7 +24,7 @@ from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.federation.party import Cohort
 from protoevfl.fit import adamw
-from protoevfl.head import mixup
+from protoevfl.head import ThreeHeads, mixup
 from protoevfl.messages import (
     BackwardMixed,
     Done,
@@ -129,7 +129,7 @@ class FedCVT(SplitLearning):
             len(owner.labels),
         )
         y = F.one_hot(owner.labels, owner.classes).float()
-        heads: cv.ThreeHeads | None = None
+        heads: ThreeHeads | None = None
         if owner.own is not None:
             yield from pre_train(owner)
         for epoch in range(self.epochs):
@@ -140,9 +140,7 @@ class FedCVT(SplitLearning):
                 )
                 if heads is None:
                     settings = PlainHead(hidden=self.hidden, dropout=self.dropout)
-                    heads = cv.ThreeHeads(
-                        keys, len(parties) - 1, z.shape[-1], owner.classes, settings
-                    )
+                    heads = ThreeHeads(keys, len(parties) - 1, z.shape[-1], owner.classes, settings)
                     optimizer = adamw(heads.parameters(), self.head_lr, self.weight_decay)
                 set_rate(optimizer, self.head_lr * self.rate(step, n))
                 loss, used = self.objective(
@@ -174,7 +172,7 @@ class FedCVT(SplitLearning):
         return blocks(aligned, parties, self.models), blocks(pool, parties, self.models)
 
     def objective(
-        self, heads: cv.ThreeHeads, z: Tensor, v: Tensor, targets: Tensor, keys: Tensor, step: int
+        self, heads: ThreeHeads, z: Tensor, v: Tensor, targets: Tensor, keys: Tensor, step: int
     ) -> tuple[Tensor, Tensor]:
         """The loss (E,) and the share of pool rows that got a label."""
         pairs = z.shape[1] - 1
@@ -201,7 +199,7 @@ class FedCVT(SplitLearning):
         """Pairs present: their joint heads; the active party alone: the guest head; without it: the
         host heads."""
         replies = yield {m: Embed("query") for m in owner.parties if m in present}
-        if not replies or not isinstance(owner.head, cv.ThreeHeads):
+        if not replies or not isinstance(owner.head, ThreeHeads):
             raise UserError(
                 f"prediction needs a trained head and at least one of the parties {owner.parties}"
             )

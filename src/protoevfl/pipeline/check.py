@@ -100,12 +100,10 @@ class Report:
 
 def check(config: Config, with_estimate: bool = True) -> Report:
     """Look at every file and the run they would make."""
-    report, files, ids, sizes = (
-        Report(),
-        dict[str, PartyFile](),
-        dict[str, Ids](),
-        dict[str, Size](),
-    )
+    report = Report()
+    files: dict[str, PartyFile] = {}
+    ids: dict[str, Ids] = {}
+    sizes: dict[str, Size] = {}
     encoders: dict[str, Encoder] = {}
     for party in config.parties:
         try:
@@ -114,12 +112,12 @@ def check(config: Config, with_estimate: bool = True) -> Report:
             report.refuse(error)
     start = time.perf_counter()
     for name, file in files.items():
-        found = PartyReport(name, file.info.path.name, file.info.format, file.info.bytes)
-        report.parties.append(found)
-        if (own_ids := _ids(config, file, found, report)) is not None:
+        summary = PartyReport(name, file.info.path.name, file.info.format, file.info.bytes)
+        report.parties.append(summary)
+        if (own_ids := _ids(config, file, summary, report)) is not None:
             ids[name] = own_ids
         try:
-            sizes[name], encoders[name] = _columns(config, file, found, report)
+            sizes[name], encoders[name] = _columns(config, file, summary, report)
         except UserError as error:
             report.refuse(error)
     _labels(config, files, ids, sizes, encoders, report)
@@ -129,13 +127,11 @@ def check(config: Config, with_estimate: bool = True) -> Report:
     except UserError as error:
         report.refuse(error)
         return report
-    for found in report.parties:
-        sends = found.name != config.label.party and isinstance(
-            encoders.get(found.name), TableEncoder
-        )
-        if sends:
-            path = files[found.name].info.path
-            found.gives_away = by_level(encoders[found.name], path, method, privacy)
+    for summary in report.parties:
+        encoder = encoders.get(summary.name)
+        if summary.name != config.label.party and isinstance(encoder, TableEncoder):
+            path = files[summary.name].info.path
+            summary.gives_away = by_level(encoder, path, method, privacy)
     if with_estimate and not report.errors:
         used = [sizes[name] for name in party_order(config)]
         classes, device = len(report.common_classes), choose_device(config.device)
@@ -147,7 +143,7 @@ def check(config: Config, with_estimate: bool = True) -> Report:
     return report
 
 
-def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) -> Ids | None:
+def _ids(config: Config, file: PartyFile, summary: PartyReport, report: Report) -> Ids | None:
     """The party's ids; bad ones are an error or, where they are to be dropped, a warning."""
     try:
         ids = ids_of(config, file)
@@ -158,19 +154,16 @@ def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) ->
         except UserError as same:
             report.refuse(same)
             return None
-    found.rows, found.missing_ids, found.duplicate_ids = (
-        ids.counts.input,
-        ids.counts.missing,
-        ids.counts.repeated,
-    )
+    summary.rows = ids.counts.input
+    summary.missing_ids, summary.duplicate_ids = ids.counts.missing, ids.counts.repeated
     if ids.counts.dropped and config.alignment.on_bad_ids == "drop":
         report.warnings.append(
-            f"{found.name}: {ids.counts.dropped} rows have no id or share one with another row; "
+            f"{summary.name}: {ids.counts.dropped} rows have no id or share one with another row; "
             "they cannot be matched"
         )
     if are_row_numbers(ids):
         report.warnings.append(
-            f"{found.name}: the ids in {listed([repr(c) for c in file.config.id])} count the rows "
+            f"{summary.name}: the ids in {listed([repr(c) for c in file.config.id])} count the rows "
             "of the file: they match rows by their place, not people; name the column that holds "
             "the customer's number"
         )
@@ -178,42 +171,42 @@ def _ids(config: Config, file: PartyFile, found: PartyReport, report: Report) ->
 
 
 def _columns(
-    config: Config, file: PartyFile, found: PartyReport, report: Report
+    config: Config, file: PartyFile, summary: PartyReport, report: Report
 ) -> tuple[Size, Encoder]:
     """One pass over the features: types, missing values, width after encoding."""
     image = file.config.image
     names = [image.column] if image else list(file.spec.features)
     types = dict(zip(file.info.names, file.info.types, strict=True))
-    found.columns = {name: types[name] for name in names}
+    summary.columns = {name: types[name] for name in names}
     path = file.info.path
     encoder: Encoder
     if image:
-        encoder = ImageEncoder.fit(_counted(iter_batches(path, names), found), image)
+        encoder = ImageEncoder.fit(_counted(iter_batches(path, names), summary), image)
     else:
-        encoder = _fitted(file, found, report)
-        found.dropped = encoder.dropped
-        report.warnings += column_lines(found.name, encoder.remarks)
-    found.features = row_shape(encoder)
-    _about_columns(config, file.config, found, file, report)
+        encoder = _fitted(file, summary, report)
+        summary.dropped = encoder.dropped
+        report.warnings += column_lines(summary.name, encoder.remarks)
+    summary.features = row_shape(encoder)
+    _about_columns(config, file.config, summary, file, report)
     numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
-    return Size(found.features, encoder.spans, found.rows, 0, 0, numbers), encoder
+    return Size(summary.features, encoder.spans, summary.rows, 0, 0, numbers), encoder
 
 
-def _fitted(file: PartyFile, found: PartyReport, report: Report) -> TableEncoder:
+def _fitted(file: PartyFile, summary: PartyReport, report: Report) -> TableEncoder:
     """The encoder of all columns that can be used; the others are errors."""
     path, spec = file.info.path, file.spec
-    for _ in _counted(iter_batches(path, spec.features), found):
+    for _ in _counted(iter_batches(path, spec.features), summary):
         pass
     recognition = recognise_columns(path, spec)
-    found.readings = {
+    summary.readings = {
         name: f"{reading.words} ({recognition.examples[name]})"
         for name, reading in recognition.readings.items()
     }
     if recognition.errors:
-        report.refuse(ColumnsError(column_lines(found.file, recognition.errors)))
+        report.refuse(ColumnsError(column_lines(summary.file, recognition.errors)))
         usable = tuple(name for name in spec.features if name not in recognition.errors)
         if not usable:
-            raise UserError(f"{found.file}: no feature column is left that can be used")
+            raise UserError(f"{summary.file}: no feature column is left that can be used")
         spec = replace(spec, features=usable)
         recognition = replace(recognition, errors={})
     encoder = fit_encoder(path, spec, None, recognition=recognition)
@@ -221,41 +214,41 @@ def _fitted(file: PartyFile, found: PartyReport, report: Report) -> TableEncoder
     return encoder
 
 
-def _counted(batches: Iterator[Any], found: PartyReport) -> Iterator[Any]:
+def _counted(batches: Iterator[Any], summary: PartyReport) -> Iterator[Any]:
     for batch in batches:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             gone = column.null_count
             if pa.types.is_floating(column.type):
                 gone += int(pc.sum(pc.is_nan(column)).as_py() or 0)
             if gone:
-                found.missing[name] = found.missing.get(name, 0) + gone
-        found.columns |= {f.name: str(f.type) for f in batch.schema}
+                summary.missing[name] = summary.missing.get(name, 0) + gone
+        summary.columns |= {f.name: str(f.type) for f in batch.schema}
         yield batch
 
 
 def _about_columns(
-    config: Config, party: PartyConfig, found: PartyReport, file: PartyFile, report: Report
+    config: Config, party: PartyConfig, summary: PartyReport, file: PartyFile, report: Report
 ) -> None:
     empty = [
         name
-        for name, gone in found.missing.items()
-        if 2 * gone > found.rows and name not in found.dropped
+        for name, gone in summary.missing.items()
+        if 2 * gone > summary.rows and name not in summary.dropped
     ]
     if empty:
         report.warnings.append(
-            f"{found.name}: more than half of {_names(empty)} is missing; exclude it if it means "
+            f"{summary.name}: more than half of {_names(empty)} is missing; exclude it if it means "
             "nothing"
         )
-    for name, why in list(found.dropped.items())[:MOST_LINES]:
-        report.warnings.append(f"{found.name}: column '{name}' is not used: {why}")
-    if (more := len(found.dropped) - MOST_LINES) > 0:
+    for name, why in list(summary.dropped.items())[:MOST_LINES]:
+        report.warnings.append(f"{summary.name}: column '{name}' is not used: {why}")
+    if (more := len(summary.dropped) - MOST_LINES) > 0:
         report.warnings.append(
-            f"{found.name}: {more:,} more columns are not used (`check --json` names them)"
+            f"{summary.name}: {more:,} more columns are not used (`check --json` names them)"
         )
     label = config.label
     if party.name != label.party and label.column in file.spec.features:
         report.warnings.append(
-            f"{found.name} has a feature called '{label.column}' like the label; exclude it if it "
+            f"{summary.name} has a feature called '{label.column}' like the label; exclude it if it "
             "gives the answer away"
         )
 
@@ -276,13 +269,7 @@ def _labels(
         except UserError as error:
             report.refuse(error)
             return
-        report.classes = dict(
-            zip(
-                classes,
-                np.bincount(labels[labels >= 0], minlength=len(classes)).tolist(),
-                strict=True,
-            )
-        )
+        report.classes = _per_class(labels, classes)
         report.unlabelled = int((labels < 0).sum())
         _about_leaks(files[active], encoders.get(active), labels, config.label.column, report)
     if active not in files or len(ids) < len(config.parties):
@@ -300,10 +287,7 @@ def _labels(
         return
     has = shared.place >= 0
     report.kinds = _kinds(labels, has)
-    common = labels[shared.common]
-    report.common_classes = dict(
-        zip(classes, np.bincount(common[common >= 0], minlength=len(classes)).tolist(), strict=True)
-    )
+    report.common_classes = _per_class(labels[shared.common], classes)
     _about_common(report, len(rows.test))
     for place, name in enumerate(list(ordered)[1:]):
         known = np.full(ids[name].counts.input, -1)
@@ -318,6 +302,11 @@ def _labels(
         learnt = len(rows.train) + further
         pool = min(config.pool, size.pool - learnt - len(rows.kept_aside))
         sizes[name] = replace(size, pool=max(0, pool), aligned=learnt, query=len(rows.kept_aside))
+
+
+def _per_class(labels: NDArray[np.int64], classes: Sequence[str]) -> dict[str, int]:
+    counts = np.bincount(labels[labels >= 0], minlength=len(classes))
+    return dict(zip(classes, counts.tolist(), strict=True))
 
 
 def _about_leaks(

@@ -3,10 +3,10 @@ scaled.
 
     time  = (fixed + epochs) * growth with the rows,    bytes ~ aligned rows, epochs
 
-The method really runs, with its measurement on test rows: on few rows with an eighth of its epochs,
-with a quarter of them where there are any, on several times as many unaligned rows and on several
-times as many aligned ones (never more than there are). So what epochs cost, and how the cost grows
-with either kind of rows, is measured.
+The method really runs: on few rows with an eighth of its epochs, with a quarter of them where there
+are any, on several times as many unaligned rows and on several times as many aligned ones (never
+more than there are). So what epochs cost, and how the cost grows with either kind of rows, is
+measured. Test rows are predicted once, by all parties, and counted for each subset of them.
 Processor time is compared, which other programs do not disturb, and turned into seconds by how long
 this machine takes for it now. Memory is counted, not measured: three copies of the rows that are
 used, and half a GiB for the programs.
@@ -22,7 +22,7 @@ import torch
 from protoevfl.method import Report
 from protoevfl.observer import Observer
 from protoevfl.pipeline.threads import is_small, one_thread
-from protoevfl.pipeline.train import train
+from protoevfl.pipeline.train import subsets_of, train
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.rows.table import OwnRows, PartyTable
 from protoevfl.settings.config import LabelConfig
@@ -31,6 +31,7 @@ from protoevfl.settings.method_choice import method_from
 POOL, ALIGNED = 256, 64  # rows of the smallest trial
 LEAST = 20  # rows of a trial, whatever there are
 LARGER = 8  # times as many unaligned rows in the largest trial of tables
+LARGER_ALIGNED = 12  # times as many aligned ones: small models are cross-validated more often
 SHORTER = 8  # an eighth of the epochs
 EVERY_EPOCH = 1000  # so many times fewer: one each
 BASE = 1 << 29  # bytes of memory for Python, torch and pyarrow
@@ -67,6 +68,7 @@ class _Cost:
 
     processor: float  # seconds of all threads
     seconds: float  # on the clock
+    taken: float  # the same, as long as the trial itself took
     traffic: float  # bytes
     pool: int  # unaligned rows of all parties together
     aligned: int
@@ -122,13 +124,13 @@ def estimate(
             more_pool = trial((2 if images else LARGER) * POOL, ALIGNED, SHORTER)
         more_aligned = few
         if aligned > few.aligned:
-            more_aligned = trial(POOL, 3 * ALIGNED, SHORTER)
+            more_aligned = trial(POOL, (3 if images else LARGER_ALIGNED) * ALIGNED, SHORTER)
     tried = (few, more_pool, more_aligned)
     pace = sum(t.seconds for t in tried) / sum(t.processor for t in tried)
     per_row = _per_row(few, more_pool, "pool"), _per_row(few, more_aligned, "aligned")
     more = per_row[0] * (pool - few.pool) + per_row[1] * (aligned - few.aligned)
     growth = max(0.1, 1 + more / few.processor)
-    loading = max(0.0, first.seconds - few.seconds / 2)
+    loading = max(0.0, first.taken - few.taken / 2)
     seconds = loading + reading + pace * growth * _all_epochs(few, longer)
     memory = BASE + COPIES * sum(s.bytes() for s in sizes)
     how = (
@@ -171,7 +173,7 @@ def _trial(
     every_label: bool,
     privacy: PrivacySettings | None = None,
 ) -> _Cost:
-    """What one small run costs, from training to its figures on test rows."""
+    """What one small run costs, with its figures on test rows."""
     settings = {name: _less(name, value, shorter) for name, value in facts["settings"].items()}
     method = method_from({**facts, "settings": settings})
     test = max(2 * classes, aligned // 4)
@@ -182,22 +184,37 @@ def _trial(
         known = torch.arange(aligned + pools[0]) % classes
         active = tables[0]
         own = OwnRows(torch.cat([active.aligned, active.pool]), known, active.query, aligned)
-    processor, start = time.process_time(), time.perf_counter()
-    steps = _Steps()
+    steps, start = _Steps(), _Clock()
     trained = train(
         method, tables, labels, classes, own=own, privacy=privacy, device=device, observer=steps
     )
     names = [table.name for table in tables]
     label = LabelConfig(names[0], "label")
-    trained.stored_owner(names, list(map(str, range(classes))), label, labels[:test], {})
+    owner = trained.owner_without_figures(
+        names, list(map(str, range(classes))), label, labels[:test]
+    )
+    training = _Clock()
+    owner.subset(owner.test, tuple(range(len(names))))
+    end = _Clock()
+    subsets = max(1, len(subsets_of(range(len(names)))))
     return _Cost(
-        processor=time.process_time() - processor,
-        seconds=time.perf_counter() - start,
+        processor=training.processor
+        - start.processor
+        + subsets * (end.processor - training.processor),
+        seconds=training.seconds - start.seconds + subsets * (end.seconds - training.seconds),
+        taken=end.seconds - start.seconds,
         traffic=float(sum(trained.cost["bytes"][way] for way in ("up", "down"))),
         pool=sum(pools),
         aligned=aligned,
         stepwise=steps.heard or method.name != "proto_evfl",  # the others all train in epochs
     )
+
+
+class _Clock:
+    """Now, in processor time of all threads and in seconds."""
+
+    def __init__(self) -> None:
+        self.processor, self.seconds = time.process_time(), time.perf_counter()
 
 
 def _less(name: str, value: Any, shorter: int) -> Any:

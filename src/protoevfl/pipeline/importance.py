@@ -58,7 +58,7 @@ def own_columns(
     columns = list(zip(encoder.columns, encoder.spans, strict=True))[:MOST_COLUMNS]
     repeats = REPEATS if len(columns) < WIDE else 1
     random = torch.Generator().manual_seed(0)
-    found = []
+    importances = []
     for done, (column, span) in enumerate(columns):
         observer.progress("shuffling own columns", done, len(columns))
         gains: dict[str, list[dict[str, float]]] = {name: [] for name in models}
@@ -71,8 +71,10 @@ def own_columns(
         alone = None
         if "alone" in gains:
             alone = fmean(gain["difference"] for gain in gains["alone"])
-        found.append(Importance(column, joint["difference"], joint["low"], joint["high"], alone))
-    return sorted(found, key=lambda one: -one.joint)
+        importances.append(
+            Importance(column, joint["difference"], joint["low"], joint["high"], alone)
+        )
+    return sorted(importances, key=lambda one: -one.joint)
 
 
 def _shuffled(

@@ -4,10 +4,9 @@ The company's rows stand in for the shared ones: what it would send of them at e
 and how much of each column a decoder rebuilds from that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +18,8 @@ from protoevfl.errors import UserError
 from protoevfl.federation.party import Party
 from protoevfl.messages import OpenLabels, SendFeatures, WarmUp, values
 from protoevfl.method import Method
+from protoevfl.methods.proto_evfl import ProtoEVFL
+from protoevfl.methods.sealed_grain import Audit
 from protoevfl.pipeline.threads import one_thread
 from protoevfl.privacy.defences.noise import SeededNoise
 from protoevfl.privacy.gives_away import SelfAuditError, columns_of, gives_away
@@ -29,63 +30,66 @@ from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import count_rows
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.config import PartyFile
-from protoevfl.settings.method_choice import method_facts, method_from
 
 ROWS = 2000  # of the file that are looked at
-STEERED = 3  # columns that an owner is taken to steer sealed scores to
+STEERED = 12  # columns that an owner is taken to steer sealed scores to, one after the other
 STEERED_ROWS = 1000
 Levels = dict[str, dict[str, float]]  # level -> column -> score
 
 
-def by_level(encoder: Encoder, path: Path, method: Method, privacy: PrivacySettings) -> Levels:
-    """What the first rows of a file would give away at each level; {} for other methods."""
-    if method.name != "proto_evfl":
+def by_level(
+    encoder: Encoder, path: Path, method: Method, privacy: PrivacySettings, steer: bool = False
+) -> Levels:
+    """What the first rows of a file would give away at each level; {} for other methods.
+
+    steer   measure the sealed level with an owner that steers the scores, which takes a second per
+            column; else it is the bounds, which the party keeps whoever steers
+    """
+    if not isinstance(method, ProtoEVFL):
         return {}
     rows = first_rows(encoder, path)
     numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
     table = PartyTable("own rows", rows, rows, rows[:0], encoder.spans, numbers)
     request = WarmUp() if encoder.spans is None else SendFeatures()
-    facts = method_facts(method)
-    found: Levels = {}
-    for level in MEASURED:
-        chosen = method_from({**facts, "settings": {**facts["settings"], "columns": level}})
-        party = Party(chosen, table, rnd.key("own half"))
-        guard = PartyGuard(privacy, 1, SeededNoise(rnd.key("own half", "noise")))
-        with one_thread():  # a few hundred rows
+    levels: Levels = {}
+    with one_thread():  # a few hundred rows
+        for level in MEASURED:
+            party = Party(replace(method, columns=level), table, rnd.key("own half"))
+            guard = PartyGuard(privacy, 1, SeededNoise(rnd.key("own half", "noise")))
             reply = guard.up(party.handle(request))
-            found[level] = party.gives_away(request, reply, encoder.columns)
-    if encoder.spans is not None:
-        with one_thread():
-            found["sealed"] = sealed(table, encoder.columns, facts, found["few"])
-    return found
+            levels[level] = party.gives_away(request, reply, encoder.columns)
+        if encoder.spans is not None:
+            columns = columns_of(rows, encoder.spans, numbers, encoder.columns)
+            levels["sealed"] = Audit(columns, method.sealed).bound
+            if steer:
+                most = sorted(columns, key=lambda name: levels["few"].get(name, 0.0), reverse=True)
+                levels["sealed"] |= steered(table, encoder.columns, method, most[:STEERED])
+    return levels
 
 
-def sealed(
-    table: PartyTable, names: Sequence[str], facts: Mapping[str, Any], rebuilt: Mapping[str, float]
+def steered(
+    table: PartyTable, names: Sequence[str], method: ProtoEVFL, aims: Sequence[str]
 ) -> dict[str, float]:
     """The most that sealed scores of these rows tell an owner that steers them: it knows a column of
-    the shared rows and makes the labels of it, in turn for the columns `rebuilt` most at another
-    level. A party alone has no labels to measure with, and honest ones tell less.
+    the shared rows and makes the labels of it, in turn for the columns `aims`. A party alone has no
+    labels to measure with, and honest ones tell less.
     """
-    settings = {**facts["settings"], "columns": "sealed"}
-    method = method_from({**facts, "settings": settings})
     rows = table.aligned[:STEERED_ROWS]
     table = replace(table, pool=rows, aligned=rows)
     columns = columns_of(table.aligned, table.spans, table.numbers, names)
-    most = dict.fromkeys(columns, 0.0)
-    aims = sorted(columns, key=lambda name: rebuilt.get(name, 0.0), reverse=True)[:STEERED]
+    most = dict.fromkeys(aims, 0.0)
     for name in aims:
         column = columns[name]
         middle = column.median() if column.is_floating_point() else column.mode().values
         labels = (column > middle if column.is_floating_point() else column == middle).long()
         request = OpenLabels(torch.arange(len(labels)), labels, torch.ones(2))
-        party = Party(method, table, rnd.key("own half"))
+        party = Party(replace(method, columns="sealed"), table, rnd.key("own half"))
         try:
             sent = values(party.handle(request))
         except SelfAuditError:
             continue  # the party would send nothing
-        for other, score in gives_away(columns, sent).items():
-            most[other] = max(most[other], score)
+        scores = gives_away(columns, sent)
+        most = {aim: max(score, scores.get(aim, 0.0)) for aim, score in most.items()}
     return most
 
 
@@ -93,7 +97,7 @@ def of_file(file: PartyFile, method: Method, privacy: PrivacySettings) -> Levels
     """The same of a company's file as its configuration names it."""
     everything = np.ones(count_rows(file.info.path), np.bool_)
     encoder = fit_encoder(file.info.path, file.spec, file.config.image, everything)
-    return by_level(encoder, file.info.path, method, privacy)
+    return by_level(encoder, file.info.path, method, privacy, steer=True)
 
 
 def of_run(party: StoredParty, path: Path) -> Levels:

@@ -148,7 +148,7 @@ def predict(
         raise UserError("predict needs at least one --input PARTY=FILE")
     owner, device = run.need_owner(), choose_device(device)
     wanted = unseen_classes(owner, examples or {})
-    told = None if attributes is None else read_attributes(attributes, owner.classes)
+    class_attributes = None if attributes is None else read_attributes(attributes, owner.classes)
     stored = sorted((run.need_party(name) for name in inputs), key=lambda party: party.index)
     read = []
     for done, party in enumerate(stored):
@@ -172,7 +172,7 @@ def predict(
     embeddings = {i.party.index: i.embeddings for i in read}
     encoded = read[0].encoded  # the active party's input comes first
     own = None if encoded is None else encoded[place[0].clamp(min=0)]
-    return predict_rows(owner, ids, id_table, embeddings, place, own, shown, told)
+    return predict_rows(owner, ids, id_table, embeddings, place, own, shown, class_attributes)
 
 
 def present_parties(owner: StoredOwner, place: Mapping[int, Tensor]) -> Tensor:
@@ -228,8 +228,7 @@ def unseen_classes(owner: StoredOwner, examples: Mapping[str, str]) -> dict[int,
         if name not in without:
             raise UserError(
                 f"--example: class '{name}' has labelled rows; an example is for a class without "
-                "any "
-                f"({', '.join(without) or 'this run has none'})"
+                f"any ({', '.join(without) or 'this run has none'})"
             )
     return {owner.classes.index(name): text for name, text in examples.items()}
 
@@ -301,11 +300,11 @@ def join_ids(inputs: Sequence[Input]) -> tuple[list[str], Any]:
     return list(seen), pa.concat_tables(parts)
 
 
-def write_predictions(found: Predictions, out: Path) -> None:
+def write_predictions(predictions: Predictions, out: Path) -> None:
     """Parquet or CSV by the suffix; whole or not at all."""
     write = writer(out)
     with integrity.whole_file(out) as part:
-        write(found.table(), part)
+        write(predictions.table(), part)
 
 
 def writer(out: Path) -> Any:

@@ -195,11 +195,11 @@ def split_rows(
     order = np.array(sorted(range(len(ids)), key=keys.__getitem__), np.int64)
     part = np.full(len(ids), -1)  # of each row: 0 test, 1 validation, 2 train
     for z in range(int(labels.max(initial=-1)) + 1):
-        mine = order[labels[order] == z]
-        first = int(len(mine) * test)
-        second = first + int((len(mine) - first) * validation)
-        for number, some in enumerate(np.split(mine, [first, second])):
-            part[some] = number
+        of_class = order[labels[order] == z]
+        first = int(len(of_class) * test)
+        second = first + int((len(of_class) - first) * validation)
+        for number, rows in enumerate(np.split(of_class, [first, second])):
+            part[rows] = number
     tested, validated, trained = (order[part[order] == number] for number in range(3))
     return Parts(trained, validated, tested, np.flatnonzero(labels < 0))
 

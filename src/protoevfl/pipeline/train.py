@@ -63,6 +63,20 @@ class Trained:
         facts: dict[str, Any],
         own_query: Tensor | None = None,
     ) -> StoredOwner:
+        """What is kept of the owner, with its figures; see `owner_without_figures`."""
+        stored = self.owner_without_figures(names, classes, label, test, own_query)
+        figures = measure(stored, stored.test)
+        stored.metrics.update(figures, **self.cost, history=self.history, **facts)
+        return stored
+
+    def owner_without_figures(
+        self,
+        names: Sequence[str],
+        classes: Sequence[str],
+        label: LabelConfig,
+        test: Tensor,
+        own_query: Tensor | None = None,
+    ) -> StoredOwner:
         """What is kept of the owner; the first len(test) query rows are the test rows with these
         labels.
 
@@ -75,7 +89,7 @@ class Trained:
             own = owner.own.query[: len(test)].cpu()
         embeddings = {m: f[: len(test)].contiguous() for m, f in self.query.items()}
         rows = TestRows(embeddings, test, own)
-        stored = StoredOwner.of(
+        return StoredOwner.of(
             owner,
             self.method,
             self.privacy,
@@ -85,8 +99,6 @@ class Trained:
             rows,
             label.rule(classes),
         )
-        stored.metrics.update(measure(stored, rows), **self.cost, history=self.history, **facts)
-        return stored
 
 
 def train(
@@ -220,9 +232,7 @@ def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
         alone = owner.subset(rows, (0,))
         figures["alone"] = owner.evaluate(alone, rows.labels)
         figures["gain"] = decisions.gain(joint, alone, rows.labels)
-    if len(everyone) <= SUBSETS:
-        sizes = range(1, len(everyone) + 1)
-        subsets = itertools.chain.from_iterable(itertools.combinations(everyone, k) for k in sizes)
+    if subsets := subsets_of(everyone):
         figures["subsets"] = {
             "+".join(owner.parties[m] for m in subset): short(
                 owner.evaluate(owner.subset(rows, subset), rows.labels)
@@ -230,6 +240,14 @@ def measure(owner: StoredOwner, rows: TestRows) -> dict[str, Any]:
             for subset in subsets
         }
     return figures
+
+
+def subsets_of(parties: Sequence[int]) -> list[tuple[int, ...]]:
+    """The subsets that training reports figures of: all, or none of many parties."""
+    if len(parties) > SUBSETS:
+        return []
+    sizes = range(1, len(parties) + 1)
+    return [subset for k in sizes for subset in itertools.combinations(parties, k)]
 
 
 def majority(owner: StoredOwner, labels: Tensor) -> dict[str, Any]:

@@ -29,21 +29,16 @@ class Section:
 
 RATES = (
     "Class rates cross in both directions. Up: each party's estimate of how its own unaligned rows "
-    "spread over the "
-    "classes, made of its columns and of the prototypes it was shown. Down: their mean; where "
-    "labels are guarded, "
-    "without the label owner's own estimate, which is made with exact prototypes. The rates carry "
-    "no noise: about "
-    "labels they say nothing that noisy prototypes did not say, but no proof covers the rows they "
-    "come from. They are "
-    "a few numbers about a whole table, not about single rows."
+    "spread over the classes, made of its columns and of the prototypes it was shown. Down: their "
+    "mean; where labels are guarded, without the label owner's own estimate, which is made with "
+    "exact prototypes. The rates carry no noise: about labels they say nothing that noisy "
+    "prototypes did not say, but no proof covers the rows they come from. They are a few numbers "
+    "about a whole table, not about single rows."
 )
 FEATURES = (
     "The parties hold tables and the label owner uses the label of every row it has: it asked for "
-    "encoded columns "
-    "(SendFeatures). It can read every number and category of the shared rows, and of the rows to "
-    "be predicted, nearly "
-    "exactly. Labels, row ids and model weights do not cross."
+    "encoded columns (SendFeatures). It can read every number and category of the shared rows, and "
+    "of the rows to be predicted, nearly exactly. Labels, row ids and model weights do not cross."
 )
 FEW = (
     "Of each shared row, and of each row to be predicted, the parties sent a few rounded numbers in "
@@ -56,6 +51,9 @@ SEALED = (
     "stands for SealedLabels, SealedSums and OpenedSums: a simulation sums randomised labels without "
     "encryption, which gives the same numbers, and the attacks see no more than those sums. Exact "
     "labels, columns, row ids and model weights do not cross."
+)
+GRADIENTS = (
+    "Gradients are made of labels, row by row: whoever receives them can read the labels off them."
 )
 COLUMNS = (
     "Each column as the label owner can rebuild it. It is taken to know four fifths of the rows with "
@@ -133,9 +131,9 @@ def own_half(facts: Facts) -> list[Section]:
         for column in columns
     )
     counts = [
-        f"{level}: {sum(score > 0.5 for score in found.values())} of {len(found)} columns are "
+        f"{level}: {sum(score > 0.5 for score in scores.values())} of {len(scores)} columns are "
         "rebuilt more than halfway"
-        for level, found in facts["levels"].items()
+        for level, scores in facts["levels"].items()
     ]
     said = f"What {facts['party']} sends to {facts['active']}, measured on {facts['what']}."
     kinds = tuple((level, LEVELS[level]) for level in levels)
@@ -147,10 +145,10 @@ def own_half(facts: Facts) -> list[Section]:
 
 
 def worst(facts: Facts, part: str = "findings", threat: str | None = None) -> Facts:
-    found = [f for f in facts[part] if threat is None or f["threat"] == threat]
+    findings = [f for f in facts[part] if threat is None or f["threat"] == threat]
     if part == "canary":  # what was sent comes before what was only guessed
-        return max(found, key=lambda f: (f["worst"]["communicates"], f["worst"]["accuracy"]))
-    return max(found, key=lambda f: float(f["advantage"]))
+        return max(findings, key=lambda f: (f["worst"]["communicates"], f["worst"]["accuracy"]))
+    return max(findings, key=lambda f: float(f["advantage"]))
 
 
 def summary(facts: Facts) -> tuple[str | Table, ...]:
@@ -162,26 +160,20 @@ def summary(facts: Facts) -> tuple[str | Table, ...]:
     )
     return (
         f"{facts['parties']} parties share {facts['rows']} labelled rows of {facts['classes']} "
-        "classes; "
-        f"{_runs(len(facts['seeds']))} attacked.",
+        f"classes; {_runs(len(facts['seeds']))} attacked.",
         f"The attack that gains most from the messages ({f['worst']['attack']}; "
-        f"{THREATS[f['threat']]}, {f['known']} "
-        f"known labels a class) finds {found} of the labels. Without any message {silent} can be "
-        "guessed "
-        f"({f['yardstick']['attack']}): the messages are worth {points(f['advantage'])} points "
-        "to the attacker.",
-        f"With labels that have nothing to do with the rows, the best attack is right for "
+        f"{THREATS[f['threat']]}, {f['known']} known labels a class) finds {found} of the labels. "
+        f"Without any message {silent} can be guessed ({f['yardstick']['attack']}): the messages "
+        f"are worth {points(f['advantage'])} points to the attacker.",
+        "With labels that have nothing to do with the rows, the best attack is right for "
         f"{percent(c['worst']['accuracy'])} (chance: {percent(c['chance'])}): that is what the "
-        "messages say about "
-        "single people."
+        "messages say about single people."
         if c["worst"]["communicates"]
         else NOTHING_SENT,
         *_most_rebuilt(facts.get("columns") or {}),
         f"The joint model is right for {percent(*use['as it is']['accuracy'])} of new rows; "
-        "without defences "
-        f"{percent(*use['undefended']['accuracy'])} ({points(-drop)} points by the defences), "
-        "with nothing sent "
-        f"down {percent(*use['one-way']['accuracy'])}.",
+        f"without defences {percent(*use['undefended']['accuracy'])} ({points(-drop)} points by "
+        f"the defences), with nothing sent down {percent(*use['one-way']['accuracy'])}.",
     )
 
 
@@ -189,8 +181,8 @@ def _most_rebuilt(parties: Facts) -> tuple[str, ...]:
     """The column that is given away most, and how many are given away more than halfway."""
     scores = {
         (party, column): ways[WAYS[0]]
-        for party, found in parties.items()
-        for column, ways in found.items()
+        for party, of_party in parties.items()
+        for column, ways in of_party.items()
     }
     if not scores:
         return ()
@@ -206,24 +198,31 @@ def _runs(count: int) -> str:
     return "the run was" if count == 1 else f"{count} simulated runs were"
 
 
-def labels_sent(facts: Facts) -> bool:
+def kind_of(message: str) -> str:
+    """The kind of a message type by its name; "" for one that this version does not know."""
+    return str(getattr(getattr(messages, message, None), "kind", ""))
+
+
+def meaning(message: str) -> str:
+    """What a type of message is, in its own words; "" for one that this version does not know."""
+    return " ".join((inspect.getdoc(getattr(messages, message, None)) or "").split())
+
+
+def labels_sent(traffic: Facts) -> bool:
     """Whether a message made of labels went to a party; plain requests are made of nothing."""
-    return any(
-        sizes["down"] and getattr(getattr(messages, name, None), "kind", "") != "control"
-        for name, sizes in facts["crossed"]["by_type"].items()
-    )
+    by_type = traffic["by_type"].items()
+    return any(sizes["down"] and kind_of(name) != "control" for name, sizes in by_type)
 
 
 def crossing(facts: Facts) -> tuple[str | Table, ...]:
     rows = []
     for kind, sizes in facts["crossed"]["by_type"].items():
-        text = " ".join((inspect.getdoc(getattr(messages, kind, None)) or "").split())
         way = " and ".join(
             w
             for w, n in (("to the parties", sizes["down"]), ("to the label owner", sizes["up"]))
             if n
         )
-        rows.append((kind, way, f"{sizes['down'] + sizes['up']:,}", text))
+        rows.append((kind, way, f"{sizes['down'] + sizes['up']:,}", meaning(kind)))
     total = f"{facts['crossed']['up']:,} bytes to the label owner, {facts['crossed']['down']:,} bytes to the parties."
     return (
         Table(("message", "direction", "bytes, all parties", "what it is"), tuple(rows)),
@@ -234,16 +233,11 @@ def crossing(facts: Facts) -> tuple[str | Table, ...]:
 
 def _notes(facts: Facts) -> tuple[str, ...]:
     """What is to be said about the kinds of messages that crossed."""
-    kinds = {
-        getattr(getattr(messages, name, None), "kind", "") for name in facts["crossed"]["by_type"]
-    }
+    kinds = {kind_of(name) for name in facts["crossed"]["by_type"]}
     said = []
-    if kinds & {"gradients"}:
-        said.append(
-            "Gradients are made of labels, row by row: whoever receives them can read the labels "
-            "off them."
-        )
-    if kinds & {"parameters"}:
+    if "gradients" in kinds:
+        said.append(GRADIENTS)
+    if "parameters" in kinds:
         said.append("Parameters of networks cross, trained on all rows of a party.")
     if "Learned" in facts["crossed"]["by_type"]:
         said.append(RATES)
@@ -297,8 +291,7 @@ def canary(facts: Facts) -> tuple[str | Table, ...]:
         return (NOTHING_SENT,)
     text = (
         "The labels were shuffled over the rows before the run. Rows then say nothing about "
-        "labels, so whatever is "
-        "found above chance was carried by the messages about single rows."
+        "labels, so whatever is found above chance was carried by the messages about single rows."
     )
     return (text, Table(heads, rows))
 
@@ -315,10 +308,8 @@ def columns(facts: Facts) -> tuple[str | Table, ...]:
     )
     text = (
         "The label owner is taken to hold half of the rows of the first passive party together "
-        "with their embeddings "
-        "and trains a decoder for the other half. Lower MSE and higher SSIM mean more is revealed. "
-        "Embeddings are "
-        "not anonymous: who may hold them must be agreed on."
+        "with their embeddings and trains a decoder for the other half. Lower MSE and higher SSIM "
+        "mean more is revealed. Embeddings are not anonymous: who may hold them must be agreed on."
     )
     return (text, Table(heads, rows))
 
@@ -327,8 +318,8 @@ def _columns(parties: Facts) -> tuple[str | Table, ...]:
     """Every column of every party."""
     rows = tuple(
         (party, column, *(f"{ways.get(way, 0.0):.2f}" for way in WAYS))
-        for party, found in parties.items()
-        for column, ways in found.items()
+        for party, of_party in parties.items()
+        for column, ways in of_party.items()
     )
     return (COLUMNS, Table(("party", "column", *WAYS), rows))
 
@@ -341,12 +332,12 @@ def members(facts: Facts) -> tuple[str | Table, ...]:
         "other ids. Whoever asks with ids it has made up learns which of them exist: the number of "
         "ids and of alignments is limited by each party's policy."
     )
-    found = facts.get("pools") or {}
-    if not found:
+    pools = facts.get("pools") or {}
+    if not pools:
         return (shared, "Of rows that nobody shares nothing was sent.")
     rows = tuple(
         (party, f"{one['means']:.0f}", percent(one["auc"]), percent(one["matched"]))
-        for party, one in found.items()
+        for party, one in pools.items()
     )
     heads = ("party", "means sent", "a member told from another row", "means that are a row")
     return (shared, POOLS, Table(heads, rows))
@@ -354,19 +345,17 @@ def members(facts: Facts) -> tuple[str | Table, ...]:
 
 def guarantee(facts: Facts) -> tuple[str | Table, ...]:
     lines: list[str | Table] = []
-    if not labels_sent(facts):
+    if not labels_sent(facts["crossed"]):
         lines.append(
             "Nothing made of labels leaves the label owner during training: nothing about labels "
             "can be learnt."
         )
     elif facts["guess_bound"] < 1:
         lines.append(
-            "Whatever a party does, and even if it knew all other labels, it guesses a given "
-            "label right with at most "
-            f"{percent(facts['guess_bound'])} (chance {percent(1 / facts['classes'])}, classes "
-            "taken to be equally "
-            "likely); all passive parties together with at most "
-            f"{percent(facts['coalition_guess_bound'])}."
+            "Whatever a party does, and even if it knew all other labels, it guesses a given label "
+            f"right with at most {percent(facts['guess_bound'])} (chance "
+            f"{percent(1 / facts['classes'])}, classes taken to be equally likely); all passive "
+            f"parties together with at most {percent(facts['coalition_guess_bound'])}."
         )
     else:
         lines.append(

@@ -1,12 +1,10 @@
 """What crossed between the parties and what it gives away, in words, for whoever answers for the
 data."""
 
-import inspect
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from protoevfl import messages
 from protoevfl.artifacts.run_dir import Run
 from protoevfl.privacy import words
 from protoevfl.privacy.levels import LEVELS
@@ -36,11 +34,6 @@ def _parts(run: Run) -> Iterator[Part]:
     owner = run.need_owner()
     active, *others = owner.parties
     traffic: Mapping[str, Any] = owner.metrics["bytes"]
-    facts = {
-        "crossed": traffic,
-        "rows": f"{len(owner.labels):,}",
-        "pools": None,
-    }
     if run.manifest.get("one_process"):
         yield Words(
             "This run was trained in one process from files on one machine: nothing left it. What "
@@ -48,9 +41,9 @@ def _parts(run: Run) -> Iterator[Part]:
         )
     yield Words(_columns(run), head=f"The columns of {listed(others)}.")
     yield Words(_labels(run), head=f"The labels of {active}.")
-    aligned, statistics = words.members(facts)
+    aligned, statistics = words.members({"rows": f"{len(owner.labels):,}"})
     yield Words(str(aligned), head="Who is a customer.")
-    kinds = {_kind(name) for name in traffic["by_type"]}
+    kinds = {words.kind_of(name) for name in traffic["by_type"]}
     if "statistics" in kinds:
         yield Words(words.POOLS)
     else:
@@ -62,11 +55,6 @@ def _parts(run: Run) -> Iterator[Part]:
     yield _by_party(traffic, run)
     yield Words(PUBLIC)
     yield Words(MEASURE, "soft")
-
-
-def _kind(message: str) -> str:
-    """The kind of a message type by its name; "" for one that this version does not know."""
-    return str(getattr(getattr(messages, message, None), "kind", ""))
 
 
 def _columns(run: Run) -> str:
@@ -83,15 +71,9 @@ def _columns(run: Run) -> str:
         )
     if "linear" in owner.memory:
         return words.FEATURES
-    return f"{ANONYMOUS} {words_of_kinds(owner.metrics['bytes'])}".strip()
-
-
-def words_of_kinds(traffic: Mapping[str, Any]) -> str:
-    """What else is to be said of what parties of other methods send."""
-    kinds = {_kind(name) for name in traffic["by_type"]}
-    if "parameters" in kinds:
-        return "Parameters of networks cross too, trained on all rows of a party."
-    return ""
+    if "parameters" in {words.kind_of(name) for name in owner.metrics["bytes"]["by_type"]}:
+        return f"{ANONYMOUS} Parameters of networks cross too, trained on all rows of a party."
+    return ANONYMOUS
 
 
 def _labels(run: Run) -> str:
@@ -99,16 +81,13 @@ def _labels(run: Run) -> str:
     owner = run.need_owner()
     traffic = owner.metrics["bytes"]
     names = owner.parties
-    if not words.labels_sent({"crossed": traffic}):
+    if not words.labels_sent(traffic):
         return (
             "Nothing made of labels left the label owner during training: nothing can be learnt "
             "about them from what was sent."
         )
-    if any(_kind(name) == "gradients" for name in traffic["by_type"]):
-        return (
-            "Gradients are made of labels, row by row: whoever receives them can read the labels "
-            "off them."
-        )
+    if any(words.kind_of(name) == "gradients" for name in traffic["by_type"]):
+        return words.GRADIENTS
     spent: Mapping[str, float] = owner.metrics.get("epsilon") or {}
     finite = {int(m): value for m, value in spent.items() if math.isfinite(value)}
     if not finite:
@@ -145,11 +124,8 @@ def _by_type(traffic: Mapping[str, Any], active: str, others: list[str]) -> Tabl
 
 def _meanings(traffic: Mapping[str, Any]) -> Terms:
     """What each type of message is, in the words of the type itself."""
-    documented = {
-        name: inspect.getdoc(getattr(messages, name, None)) or "not known to this version"
-        for name in traffic["by_type"]
-    }
-    return Terms(tuple((name, " ".join(text.split())) for name, text in documented.items()))
+    types = traffic["by_type"]
+    return Terms(tuple((t, words.meaning(t) or "not known to this version") for t in types))
 
 
 def _by_party(traffic: Mapping[str, Any], run: Run) -> Table:

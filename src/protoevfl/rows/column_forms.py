@@ -72,26 +72,26 @@ class ColumnForms:
         self, values: Any, counts: NDArray[np.int64], note: "_Notes"
     ) -> NDArray[np.bool_]:
         """Count the numbers and say which values (n,) are some."""
-        found = forms(values)
-        point, comma, number = found.fits[POINT], found.fits[COMMA], found.number
+        shapes = forms(values)
+        point, comma, number = shapes.fits[POINT], shapes.fits[COMMA], shapes.number
         self.numbers += int(counts[number].sum())
         for mark in DECIMALS:
-            self.fits[mark] += int(counts[found.fits[mark]].sum())
-        for unit in np.unique(found.unit.to_numpy(zero_copy_only=False)[number]).tolist():
-            of_unit = number & pc.equal(found.unit, unit).to_numpy(zero_copy_only=False)
+            self.fits[mark] += int(counts[shapes.fits[mark]].sum())
+        for unit in np.unique(shapes.unit.to_numpy(zero_copy_only=False)[number]).tolist():
+            of_unit = number & pc.equal(shapes.unit, unit).to_numpy(zero_copy_only=False)
             self.units[unit] = self.units.get(unit, 0) + int(counts[of_unit].sum())
             note.first(f"unit {unit}", of_unit)
-        either = point & comma & found.bodies("[.,]")
+        either = point & comma & shapes.bodies("[.,]")
         note.first("other", ~number)
         note.first("number", number)
         note.first("sure point", point & ~comma)
         note.first("sure comma", comma & ~point)
         note.first("either", either)
-        note.first("either, round", either & found.bodies("0$"))
-        note.first("small", found.bodies("^[0-9]{1,3}$"))
-        note.first("large", found.bodies("^[1-9][0-9]{3,}$"))
-        note.first("leading zero", found.bodies("^0[0-9]+$"))
-        note.first("not whole", ~found.bodies("^[0-9]+$"))
+        note.first("either, round", either & shapes.bodies("0$"))
+        note.first("small", shapes.bodies("^[0-9]{1,3}$"))
+        note.first("large", shapes.bodies("^[1-9][0-9]{3,}$"))
+        note.first("leading zero", shapes.bodies("^0[0-9]+$"))
+        note.first("not whole", ~shapes.bodies("^[0-9]+$"))
         note.first("value", np.ones(len(number), np.bool_))
         return number
 
