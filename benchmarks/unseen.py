@@ -5,7 +5,7 @@
 Beside the figures of `protoevfl bench --setting zero_shot`, from the same embeddings:
 
     without_slot     seen accuracy where classes without labels are left alone
-    open             whether the open test would have fired, and on what
+    open             whether the open test would have fired, and on what evidence
     single_rows      H of one half of the rows, asked for 100 at a time after the other half was
                      predicted as a batch, and H of the same rows as a batch
     predict_seconds  of one batch
@@ -27,11 +27,14 @@ from protoevfl.bench.world import RunConfig, World
 from protoevfl.cli.option_values import whole_numbers
 from protoevfl.core import metrics
 from protoevfl.federation.federation import Federation
+from protoevfl.methods.batch import batch_of, one_class_more
 from protoevfl.methods.proto_evfl import ProtoEVFL
 
 
-def figures(federation: Federation, world: World, number: int) -> dict[str, Any]:
-    """The further figures of one trained run."""
+def figures(
+    federation: Federation, world: World, number: int, single: bool = True
+) -> dict[str, Any]:
+    """The further figures of one trained run; `single` rows take the most time."""
     method, owner = federation.methods[number], world.owner
     if not isinstance(method, ProtoEVFL):
         return {}
@@ -47,18 +50,22 @@ def figures(federation: Federation, world: World, number: int) -> dict[str, Any]
     method.decide(owner, f, everyone).cpu()
     found: dict[str, Any] = {"predict_seconds": time.perf_counter() - start}
     undeclared = replace(owner, unseen=(), rare=(), open=True, memory=dict(owner.memory))
-    fires = method.something_unseen(undeclared, f)
-    strength = float(undeclared.memory["open_strength"])
-    pools = owner.memory.get("strength")
+    another = one_class_more(undeclared)
+    aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
+    batch = batch_of(another, aligned, f, everyone, width, method.unseen)
+    method.something_unseen(another, batch)
+    memory, pools = undeclared.memory, owner.memory.get("strength")
     found["open"] = {
-        "fires": fires,
-        "strength": strength,
+        "fires": bool(memory["open_fires"]),
+        "strength": float(memory["open_strength"]),
         "pools": None if pools is None else pools.tolist(),
     }
     if not unseen:
         return found
     alone = method.decide(replace(undeclared, open=False), f, everyone)
     found["without_slot"] = metrics.evaluate(alone.cpu(), truth, unseen)["seen_accuracy"]
+    if not single:
+        return found
     half = f.shape[1] // 2
     later = replace(owner, memory=dict(owner.memory))
     method.decide(later, f[:, :half], everyone)

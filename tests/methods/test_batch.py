@@ -8,6 +8,7 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.head import HeadNet, probabilities, train_head
 from protoevfl.methods import batch
 from protoevfl.methods.guesses import Found
+from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.unseen import UnseenSettings
 from tests.methods.three_classes import QUICK, D, M, Z, owner, rows
 
@@ -17,7 +18,19 @@ ALL = torch.ones(M, dtype=torch.bool)
 def predict(
     me: LabelOwner, f: Tensor, query: Tensor, here: Tensor = ALL, self_training: float = 0.0
 ) -> Tensor:
-    return batch.predict_batch(me, f, query, here, D, UnseenSettings(self_training=self_training))
+    return predicted(me, f, query, UnseenSettings(self_training=self_training), here)
+
+
+def predicted(
+    me: LabelOwner,
+    f: Tensor,
+    query: Tensor,
+    settings: UnseenSettings,
+    here: Tensor = ALL,
+    width: int = D,
+) -> Tensor:
+    both = batch.batch_of(me, f, query, here, width, settings)
+    return batch.predict_batch(me, both, here, settings)
 
 
 def test_a_batch_teaches_the_unseen_class_and_no_row_teaches_itself() -> None:
@@ -187,9 +200,7 @@ def test_what_one_party_sees_alone_does_not_hide_what_both_see() -> None:
     f = torch.cat([common.expand(M, -1, -1), 8 * torch.randn(M, 600, 40, generator=source)], -1)
     # 43 dimensions: too few rows to tell, and enough
     for some in (torch.arange(20, 42), torch.arange(20, 600)):
-        p = batch.predict_batch(
-            owner(truth[:20]), f[:, :20], f[:, some], ALL, Z + 40, UnseenSettings()
-        )
+        p = predicted(owner(truth[:20]), f[:, :20], f[:, some], UnseenSettings(), width=Z + 40)
         hits.append((p.argmax(1) == truth[some]).float().mean())
     assert hits[1] > hits[0] + 0.2
 
@@ -238,7 +249,7 @@ def test_turns_and_kernel_width_are_those_of_the_settings(
 
     monkeypatch.setattr(batch.ridge, "fit", spy)
     settings = UnseenSettings(self_training=1.0, turns=turns, kernel_width=width)
-    batch.predict_batch(owner(labels), f, query, ALL, D, settings)
+    predicted(owner(labels), f, query, settings)
     assert widths == pytest.approx([width] * 2 * (1 + turns))
 
 
@@ -266,5 +277,21 @@ def test_more_rows_than_can_teach_at_once_are_sampled() -> None:
     f, labels = rows([300, 300, 0], 5)
     query, truth = rows([200, 200, 200], 6)
     few = UnseenSettings(self_training=0.3, batch_rows=80)
-    p = batch.predict_batch(owner(labels, unseen=(2,)), f, query, ALL, D, few)
+    p = predicted(owner(labels, unseen=(2,)), f, query, few)
     assert (p.argmax(1) == truth).float().mean() > 0.9
+
+
+def test_a_class_nobody_named_gets_a_last_column_where_there_is_evidence_enough() -> None:
+    f, labels = rows([20, 20, 0], 5)
+    query, truth = rows([150, 150, 100], 6)
+    for bar, fires in ((0.0, True), (9.0, False)):
+        settings = UnseenSettings(self_training=0.3, open_bar=bar)
+        method = ProtoEVFL(unseen=settings, width=D)
+        me = LabelOwner(labels, 2, (0, 1), key=7, open=True)
+        me.memory |= {"embeddings": f, "prototypes": torch.zeros(M, 2, D)}
+        p = method.decide(me, query, ALL)
+        assert p.shape == (400, 3)
+        assert bool(me.memory["open_fires"]) is fires
+        assert (p[:, 2] > 0).any() == fires
+        right = (p.argmax(1) == truth)[truth < (3 if fires else 2)]
+        assert right.float().mean() > 0.9

@@ -1,10 +1,12 @@
 """Guesses of where classes without labels hide, and which of them is believed."""
 
+import pytest
 import torch
 from torch import Tensor
 
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.methods import guesses
+from protoevfl.methods.unseen import UnseenSettings
 
 CENTRES = 3 * torch.eye(6)
 CENTRES[5] = CENTRES[4] + 1.6 * torch.nn.functional.normalize(torch.ones(6), dim=0)  # like class 4
@@ -88,3 +90,19 @@ def test_guesses_that_overlap_by_half_count_once() -> None:
     c = a.clone()
     c[4] = 1
     assert guesses.different(torch.stack([a, c, b])) == [0, 2]
+
+
+@pytest.mark.parametrize("seed", [21, 31])
+def test_there_is_more_evidence_of_a_class_that_is_there_than_of_one_that_is_not(seed: int) -> None:
+    aligned, labels = points([20, 20, 20, 20, 20, 0], seed)
+    me, found = owner(labels, (5,)), []
+    for hidden in (60, 0):
+        query, _ = points([60, 60, 60, 60, 60, hidden], seed + 1)
+        guess = guesses.best_guess(me, aligned, query, halves(len(query)))
+        found.append(float(guesses.evidence(me, guess)))
+    assert found[0] > UnseenSettings().open_bar > found[1]
+
+
+def test_a_class_nobody_labelled_or_named_is_not_expected() -> None:
+    me = LabelOwner(torch.tensor([0] * 30 + [1] * 10), 4, (0,), key=3, unseen=(3,))
+    torch.testing.assert_close(guesses.class_rates(me), torch.tensor([0.5, 1 / 6, 0.0, 1 / 3]))

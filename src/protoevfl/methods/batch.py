@@ -29,17 +29,6 @@ from protoevfl.methods.guesses import (
 from protoevfl.methods.unseen import UnseenSettings, class_share, missing_rows
 
 
-def look(f_query: Tensor, f: Tensor, width: int, keys: Tensor) -> novelty.Novelty:
-    """Novelty in the joint space of all parties: queries (M, n, d) against aligned rows f (M, N,
-    d)."""
-    return novelty.novelty(joint(f_query, width), joint(f, width), keys, groups=1)
-
-
-def joint(f: Tensor, width: int) -> Tensor:
-    """Embeddings (M, n, d) of all parties side by side, outputs only: (1, n, M*width)."""
-    return f[..., :width].movedim(0, 1).flatten(1)[None]
-
-
 @dataclass(frozen=True)
 class Space:
     """What parties have in common: a linear map of their embeddings.
@@ -104,25 +93,70 @@ def as_many_as_lack(owner: LabelOwner, z: int, weight: Tensor) -> Tensor:
     return missing_rows(owner, z) * weight / weight.sum().clamp(min=1e-9)
 
 
-def unseen_rows(
-    owner: LabelOwner, aligned: Tensor, query: Tensor, halves: Sequence[Tensor]
-) -> tuple[list[Tensor], Tensor]:
-    """How much rows of each half of a batch stand for each class without labels, (rows, Z) each,
-    and which rows were looked at closely.
+@dataclass(frozen=True)
+class Batch:
+    """Labelled rows and rows to be predicted, as points of the space they have in common.
+
+    labels (N,), aligned (N, D)   not more than time allows
+    query (n, D), fold (n,)       rows of one fold teach what rows of the other are
+    halves                        of each fold the rows that teach
+    """
+
+    shared: Space
+    labels: Tensor
+    aligned: Tensor
+    query: Tensor
+    fold: Tensor
+    halves: tuple[Tensor, Tensor]
+
+    @property
+    def teachers(self) -> Tensor:
+        return torch.cat(self.halves)
+
+
+def batch_of(
+    owner: LabelOwner, f: Tensor, f_query: Tensor, here: Tensor, width: int, unseen: UnseenSettings
+) -> Batch:
+    """Embeddings f (M, N, d) and f_query (M, n, d) of the parties that are `here` (M,)."""
+    most, labels = unseen.batch_rows, owner.labels
+    if len(labels) > most:  # time grows with the cube of the rows
+        some = rnd.permutation(owner.keys("labels"), "rows", 0, len(labels))[0][:most]
+        labels, f = labels[some], f[:, some]
+    order = rnd.permutation(owner.keys("fold"), "fold", 0, f_query.shape[1])[0]
+    fold = order % 2
+    first, second = (((fold == k) & (order < 2 * most)).nonzero()[:, 0] for k in (0, 1))
+    teachers = torch.cat([first, second])
+    shared = space(torch.cat([f[here], f_query[here][:, teachers]], 1), width)
+    aligned, query = shared.points(f[here], width), shared.points(f_query[here], width)
+    return Batch(shared, labels, aligned, query, fold, (first, second))
+
+
+def one_class_more(owner: LabelOwner) -> LabelOwner:
+    """The owner with a class after the others that nobody labelled."""
+    return replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
+
+
+def guess_unseen(owner: LabelOwner, batch: Batch) -> Found:
+    """The best guess of which rows of a batch are of classes without labels."""
+    teachers = batch.teachers
+    known = replace(owner, labels=batch.labels)
+    return best_guess(known, batch.aligned, batch.query[teachers], batch.fold[teachers])
+
+
+def unseen_rows(owner: LabelOwner, batch: Batch, guess: Found) -> list[Tensor]:
+    """How much rows of each half of a batch stand for each class without labels, (rows, Z) each.
 
     The best guess counts as far as it is sure; for one class, rows nobody covers count for the
     rest.
     """
-    teachers = torch.cat(list(halves))
-    fold = torch.cat([torch.full_like(half, k) for k, half in enumerate(halves)])
-    guess = best_guess(owner, aligned, query[teachers], fold)
     owner.memory["unseen_sureness"] = guess.sureness
+    aligned, query, teachers = batch.aligned, batch.query, batch.teachers
     named = guess.p[:, name_order(owner, guess, aligned, query, teachers)]
     said = query.new_zeros(len(query), owner.classes)
     said[teachers[guess.rows]] = sharpened(evened(named, class_rates(owner)))
     sure = guess.sureness if len(owner.unseen) == 1 else 1.0
     shares = []
-    for half in halves:
+    for half in batch.halves:
         share = query.new_zeros(len(half), owner.classes)
         for z in owner.unseen:
             share[:, z] = sure * as_many_as_lack(owner, z, said[half, z])
@@ -130,33 +164,27 @@ def unseen_rows(
             far = far_rows(owner, aligned, query[half])
             share[:, owner.unseen[0]] += (1 - sure) * as_many_as_lack(owner, owner.unseen[0], far)
         shares.append(share)
-    return shares, teachers[guess.rows]
+    return shares
 
 
 def predict_batch(
-    owner: LabelOwner, f: Tensor, f_query: Tensor, here: Tensor, width: int, unseen: UnseenSettings
+    owner: LabelOwner,
+    batch: Batch,
+    here: Tensor,
+    unseen: UnseenSettings,
+    guess: Found | None = None,
 ) -> Tensor:
     """Class probabilities (n, Z) of a batch by kernel ridge regression in the space its rows have
     in common.
 
     First the aligned rows teach, and rows nobody covers stand for the classes that lack labels:
     fully for an unseen one, half (the mean of with and without) for a rare one. Then the batch
-    teaches too, each row with the probabilities it was given (self-training). Parties that are not
-    `here` (M,) are left out.
+    teaches too, each row with the probabilities it was given (self-training). `here` (M,): the
+    parties it was made of; `guess`: of classes without labels, where it was made before.
     """
-    if len(owner.labels) > unseen.batch_rows:  # time grows with the cube of the rows
-        some = rnd.permutation(owner.keys("labels"), "rows", 0, len(owner.labels))[0][
-            : unseen.batch_rows
-        ]
-        owner, f = replace(owner, labels=owner.labels[some]), f[:, some]
-    known, n, device = len(owner.labels), f_query.shape[1], f.device
-    order = rnd.permutation(owner.keys("fold"), "fold", 0, n)[0]
-    fold = order % 2
-    # those that teach
-    halves = [((fold == k) & (order < 2 * unseen.batch_rows)).nonzero()[:, 0] for k in (0, 1)]
-    teachers = torch.cat(halves)
-    shared = space(torch.cat([f[here], f_query[here][:, teachers]], 1), width)
-    aligned, query = shared.points(f[here], width), shared.points(f_query[here], width)
+    owner = replace(owner, labels=batch.labels)
+    aligned, query, fold, halves = batch.aligned, batch.query, batch.fold, batch.halves
+    known, n, device = len(aligned), len(query), query.device
     labels, apart = (
         F.one_hot(owner.labels, owner.classes).float(),
         unseen.kernel_width * ridge.spread(aligned),
@@ -177,7 +205,8 @@ def predict_batch(
 
     shares = [labels.new_zeros(len(half), owner.classes) for half in halves]
     if owner.unseen:
-        shares, close = unseen_rows(owner, aligned, query, halves)
+        guess = guess or guess_unseen(owner, batch)
+        shares = unseen_rows(owner, batch, guess)
     elif owner.rare:
         shares = [rare_rows(owner, aligned, query[half]) for half in halves]
     p = taught(shares)
@@ -194,12 +223,12 @@ def predict_batch(
         said = sharpened(p)
         p = taught([unseen.self_training * said[half] for half in halves])
     p = ridge.as_sure(p, confidence)  # self-training makes surer than it makes better
-    if owner.unseen and bool(here.all()):
-        some = close[: unseen.kept_rows]
+    if guess is not None and bool(here.all()):
+        some = batch.teachers[guess.rows][: unseen.kept_rows]
         taught_by = torch.cat([labels, sharpened(p[some])])
         weight = torch.cat([labels.new_ones(known), labels.new_full((len(some),), 1.0)])
         model = ridge.fit(torch.cat([aligned, query[some]]), taught_by, weight, apart)
-        keep(owner, shared, model, here)
+        keep(owner, batch.shared, model, here)
     return p
 
 

@@ -119,12 +119,14 @@ class Bench:
 
 
 def class_rates(owner: LabelOwner) -> Tensor:
-    """(Z,) rates to expect: 1/Z of each class that lacks labels, of the others as labelled."""
+    """(Z,) rates to expect: of each class that lacks labels that of a class on average, of the
+    others as labelled. A class nobody labelled or named is not there."""
     counts = torch.bincount(owner.labels, minlength=owner.classes).float()
     lacking = list(owner.unseen + owner.rare)
     counts[lacking] = 0.0
-    rates = counts / counts.sum() * (1 - len(lacking) / owner.classes)
-    rates[lacking] = 1 / owner.classes
+    there = int((counts > 0).sum()) + len(lacking)
+    rates = counts / counts.sum() * (1 - len(lacking) / there)
+    rates[lacking] = 1 / there
     return rates
 
 
@@ -153,6 +155,15 @@ def best_guess(owner: LabelOwner, aligned: Tensor, query: Tensor, fold: Tensor) 
     belief = weight * alike[chosen].clamp(min=0).square()
     mean = (belief[:, None, None] * p).sum(0) / belief.sum()
     return Found(bench.rows, mean, (alike[chosen] @ weight) / weight.sum())
+
+
+def evidence(owner: LabelOwner, found: Found) -> Tensor:
+    """How clearly there are classes without labels at all: the sureness, and their share of the
+    batch for the share to expect. Guesses of a class that is not there agree little, and it ends
+    up smaller than it should be."""
+    columns = list(owner.unseen)
+    share = found.p[:, columns].sum(1).mean() / class_rates(owner)[columns].sum()
+    return found.sureness + share
 
 
 def likeness(p: Tensor) -> Tensor:

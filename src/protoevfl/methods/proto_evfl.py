@@ -25,8 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from protoevfl import distributed
-from protoevfl.core import metrics, novelty, prototypes, transport
-from protoevfl.core import random as rnd
+from protoevfl.core import metrics, prototypes, transport
 from protoevfl.errors import UserError
 from protoevfl.federation.owner import FEW, LabelOwner
 from protoevfl.federation.party import Cohort
@@ -61,11 +60,15 @@ from protoevfl.methods import rounds as party_rounds
 from protoevfl.methods import sealed
 from protoevfl.methods import unseen as unseen_classes
 from protoevfl.methods.batch import (
+    Batch,
+    batch_of,
+    guess_unseen,
     learnt_before,
-    look,
+    one_class_more,
     predict_batch,
     predict_by_earlier_batch,
 )
+from protoevfl.methods.guesses import Found, evidence
 from protoevfl.methods.joint import log_rates, predict_joint
 from protoevfl.methods.own_model import OwnModelSettings, has_own_model, train_own_model
 from protoevfl.methods.sealed import PartyView
@@ -549,24 +552,26 @@ class ProtoEVFL:
         if not (many and self.unseen.batch):
             p = self.decide_one_by_one(owner, f, here)
             return nn.functional.pad(p, (0, 1)) if owner.open else p
-        may_be_open = owner.open and bool(here.all()) and self.lacking(owner)
-        fires = may_be_open and self.something_unseen(owner, f)
-        p = self.decide_together(owner, f, here, fires)
-        return nn.functional.pad(p, (0, 1)) if owner.open and not fires else p
+        p = self.decide_together(owner, f, here)
+        return nn.functional.pad(p, (0, owner.classes + int(owner.open) - p.shape[1]))
 
-    def decide_together(self, owner: LabelOwner, f: Tensor, here: Tensor, fires: bool) -> Tensor:
-        """Many rows, which say more together than one by one; `fires`: the open test found a class
-        that nobody named."""
+    def decide_together(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
+        """Many rows, which say more together than one by one; with an open class list a last
+        column where the open test found a class that nobody named."""
         aligned = owner.memory["embeddings"]
+        width = owner.memory["prototypes"].shape[-1]
+        if owner.open and bool(here.all()) and self.lacking(owner):
+            another = one_class_more(owner)
+            batch = batch_of(another, aligned, f, here, width, self.unseen)
+            if (guess := self.something_unseen(another, batch)) is not None:
+                return predict_batch(another, batch, here, self.unseen, guess)
         sought = owner if self.lacking(owner) else replace(owner, unseen=(), rare=())
-        if fires:
-            sought = replace(owner, classes=owner.classes + 1, unseen=(owner.classes,))
         # with many labels the head is as good
         scarce = self.unseen.self_training and aligned.shape[1] <= self.unseen.batch_rows
         if not (sought.unseen or sought.rare or scarce):
             return self.decide_by_head(owner, f, here)
-        width = owner.memory["prototypes"].shape[-1]
-        return predict_batch(sought, aligned, f, here, width, self.unseen)
+        batch = batch_of(sought, aligned, f, here, width, self.unseen)
+        return predict_batch(sought, batch, here, self.unseen)
 
     def decide_one_by_one(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
         """Few rows: by what an earlier batch taught of classes without labels, else by the head."""
@@ -592,23 +597,17 @@ class ProtoEVFL:
         if has_own_model(owner) and bool(here[0]):
             return predict_stacked(owner, shared, f, here, width, self.unseen)
         me = replace(owner, unseen=(), rare=())
-        return predict_batch(me, shared, f, here, width, self.unseen)
+        batch = batch_of(me, shared, f, here, width, self.unseen)
+        return predict_batch(me, batch, here, self.unseen)
 
-    def something_unseen(self, owner: LabelOwner, f: Tensor) -> bool:
-        """The open test: does a party's pool, or the batch to be predicted, hold what no aligned
-        row covers?"""
-        aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
-        some = rnd.permutation(owner.keys("open"), "rows", 0, f.shape[1])[0][
-            : self.unseen.batch_rows
-        ]
-        found = look(f[:, some], aligned, width, owner.keys("open"))
-        strength = novelty.strength(found)[0]
-        pools = (
-            owner.memory["strength"].max() if "strength" in owner.memory else strength.new_zeros(())
-        )
-        fires = (strength > self.unseen.batch_bar) | (pools > self.unseen.pool_bar)
+    def something_unseen(self, owner: LabelOwner, batch: Batch) -> Found | None:
+        """The open test: the guess which rows of a batch are of a class nobody named, where there
+        is evidence enough of one; `owner` has it as its only class without labels."""
+        guess = guess_unseen(owner, batch)
+        strength = evidence(owner, guess)
+        fires = strength > self.unseen.open_bar
         owner.memory |= {"open_strength": strength, "open_fires": fires.float()}
-        return bool(fires)
+        return guess if bool(fires) else None
 
     def alone(self, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
         """Simulation only: classes (G, n) each party would give its own pool rows by its

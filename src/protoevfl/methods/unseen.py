@@ -39,8 +39,7 @@ class UnseenSettings:
     # fewer rows to be predicted: what an earlier batch taught decides, else the head
     least_rows: int = 200
     kept_rows: int = 1_000  # of a batch, for single rows later
-    batch_bar: float = 3.3  # strength in the batch from which an unknown class is believed
-    pool_bar: float = 3.6  # strength in a pool from which it is
+    open_bar: float = 1.44  # evidence from which a class nobody named is believed
 
 
 # ---------------------------------------------------------------- at a party
