@@ -294,7 +294,7 @@ def _freedom(p: Floats, x: Floats) -> float:
     for z in range(classes):
         curved = design * np.sqrt(p[:, z] * (1 - p[:, z]) * classes / (classes - 1))[:, None]
         total += float(np.linalg.slogdet(np.eye(len(design.T)) + curved.T @ curved)[1])
-    return total * (classes - 1) / classes
+    return float(total * (classes - 1) / classes)
 
 
 def class_shift(logits: Floats, rates: Floats) -> Floats:
