@@ -82,8 +82,10 @@ def frontier(path: Path, counts: Sequence[int]) -> Iterator[dict[str, Any]]:
         for noise, step in BLURS:
             draw = torch.Generator().manual_seed(config.seed)
             left = [[blurred(x, noise, step, draw) for x in pair] for pair in sent]
-            shared, query = (torch.cat(x, 1).double().numpy() for x in zip(*left, strict=True))
-            joint = fit_joint(own, shared, world.labels.numpy(), config.seed)
+            shared, query = (
+                torch.cat(x, 1).double().numpy()[None] for x in zip(*left, strict=True)
+            )
+            joint = fit_joint(own, shared, world.labels.numpy())
             auc = float(roc_auc_score(truth, joint.predict(own_query, query)[:, 1]))
             columns: dict[str, float] = {}
             for part, (_, asked) in zip(others, left, strict=True):

@@ -15,7 +15,7 @@ from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.federation import SimulatedRun, parties_for
 from protoevfl.federation.owner import Further, LabelOwner, OwnRows, build_owner
 from protoevfl.federation.party import Party
-from protoevfl.head import HeadSettings
+from protoevfl.head import HeadSettings, probabilities, train_head
 from protoevfl.messages import Describe, Embed, Learn, Learned, Message, SendFeatures, WarmUp
 from protoevfl.method import PartyError, Report
 from protoevfl.methods import joint, own_model
@@ -347,3 +347,21 @@ def test_a_level_of_columns_that_there_is_not_is_refused() -> None:
         ProtoEVFL(columns="fw")
     with pytest.raises(UserError, match="few must be at least 1"):
         ProtoEVFL(columns="few", few=0)
+
+
+@pytest.mark.parametrize("here", [(True, True), (True, False)])
+def test_where_classes_were_weighed_equally_the_shared_rows_get_back_their_rates(
+    here: tuple[bool, ...],
+) -> None:
+    """However unsure the heads are; the order of two classes' probabilities stays."""
+    truth = torch.tensor([0] * 16 + [1] * 4)
+    who = LabelOwner(truth, 2, (0, 1), 3)
+    rows = torch.randn(2, 20, 6, generator=torch.Generator().manual_seed(1)) + truth[:, None]
+    settings = HeadSettings(members=2, hidden=8, epochs=3, balanced=True)
+    who.head = train_head(who.keys("head", 2), rows, truth, 2, settings)
+    who.memory["embeddings"] = rows
+    present = torch.tensor(here)
+    p = ProtoEVFL(head=settings).decide_by_head(who, rows, present)
+    assert torch.allclose(p.mean(0), torch.tensor([16.5, 4.5]) / 21, atol=1e-4)
+    equal = probabilities(who.head, rows, present)
+    assert torch.equal(p[:, 1].argsort(), equal[:, 1].argsort())

@@ -1,29 +1,35 @@
-"""The joint model of tables: the active party's own score, the others' features on top, shrunk to
-the own model.
+"""The joint model of tables: the active party's own score, the others' features on top, as far as
+the shared rows speak for them.
 
-    logit_z = a s_z + b_z + x . w_z
-    min  sum_i -log p_i(y_i) + (a - 1)^2 / 2 + lambda |w|^2 / 2
+    logit_z = s_z + a (s_z - mean s_z) + b_z + x . w_z
+    a ~ N(0, SLOPE^2)    b_z ~ N(0, LEVEL^2)    w_z ~ N(0, 1 / lambda)
 
 s_z: own log-probabilities, honest on the rows learnt from (methods/own_model.py); x: the features
 that the parties present sent, as principal directions of a kernel that is half linear and half
-Gaussian. Models of several lambdas are averaged by their cross-validated likelihood.
+Gaussian.
 
-gate     score test: do the others' directions x explain what the own model gets wrong?
-         Q = sum_z |x' r_z|^2, r_z = [y = z] - p_z, against Q of labels drawn from the own model
-         rho = 1 where P(Q drawn >= Q) <= .05, falling to 0 at .1;  logits = own + rho (joint - own)
-         and 0 where cross-validation shows no gain over the own model with a level and slope of
-         the shared rows: there the own model answers, unchanged
+Nobody knows beforehand how much the others have to say, nor who of them. So there are many
+hypotheses h: no partner (w = 0), or a set of partners believed in full, the others' features made
+FAINT times smaller, and one of several lambdas. Each is weighed by how likely it makes the labels
+of the shared rows (evidence, Laplace's approximation: the likelihood at the best a, b, w less what
+their freedom would explain by chance); their logits are averaged.
+
+    P(h | labels) ~ P(h) exp( log p(labels, best) - log det(I + data / prior) / 2 )
+    P(no partner) = ALONE beforehand; the rest is spread evenly over sets and lambdas
+
+Useless partners leave most of the weight to no and to small w: the own model answers nearly
+unchanged.
+
 rates    the shared rows are few, the own model's labels many: class shifts make the mean probabilities of the shared
          rows equal to the own model's, unless the class counts contradict it by over three standard
          errors
 
-Without an own model s_z are the log class rates of the shared rows, and the gate compares with
-these.
+Without an own model s_z are the log class rates of the shared rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 import torch
@@ -34,12 +40,12 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.methods.own_model import has_own_model, own_scores
 
 Floats = NDArray[np.float64]
-LAMBDAS = np.logspace(1.5, -1.5, 7)
-DRAWS = 999  # of labels under the own model
-BELIEVED, DOUBTED = 0.05, 0.1  # probabilities at which the gate is open, and shut
-FOLDS = 10
-REPEATS = 2
-SMALL = 1500  # rows times classes up to which cross-validation is repeated
+LAMBDAS = np.logspace(2.3, -0.7, 7)
+ALONE = 0.4  # that no partner has anything to say, beforehand
+FAINT = 0.1**0.5  # factor of the features of partners outside a set
+ALL_SETS = 3  # partners up to which every set of them is a hypothesis
+SLOPE, LEVEL = 0.2, 0.2  # what the own model may be off by
+LEAST = 1e-3  # sets of less weight are left out
 MOST_ANCHORS = 2000
 RANK = 200  # directions of the kernel that are used
 MIX = 0.5  # share of the Gaussian kernel
@@ -74,29 +80,45 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class View:
+    """The others' features as one set of partners would have them weighed."""
+
+    factors: Floats  # (O, 1, 1) of each partner's features
+    kernel: Kernel
+    basis: Floats  # (n, r): kernel values -> orthogonal directions
+    weights: Floats  # (r, Z), times the set's share of the belief
+
+    def evidence(self, features: Floats) -> Floats:
+        """What the partners add to the logits (n, Z), from features (O, n, d)."""
+        added: Floats = self.kernel(_flat(features * self.factors)) @ (self.basis @ self.weights)
+        return added
+
+
+@dataclass(frozen=True)
 class Joint:
     """A fitted joint model of one set of parties."""
 
-    kernel: Kernel
-    basis: Floats  # (n, r): kernel values -> orthogonal directions
-    fitted: Floats  # (a, b, w) as one vector
+    views: tuple[View, ...]
+    slope: float
+    level: Floats  # (Z,)
+    centre: Floats  # (Z,) mean own score of the shared rows
     own_shift: Floats  # (Z,) class shift of the own model
     shift: Floats  # (Z,) class shift of the result
-    gate: float  # rho
+    alone: float  # P(no partner | labels)
 
     def predict(self, own: Floats, features: Floats) -> Floats:
-        """Probabilities (n, Z) from own scores (n, Z) and the parties' features (n, D)."""
+        """Probabilities (n, Z) from own scores (n, Z) and the partners' features (O, n, d)."""
         parts = [
-            self._logits(own[i : i + CHUNK], features[i : i + CHUNK])
+            self.logits(own[i : i + CHUNK], features[:, i : i + CHUNK])
             for i in range(0, len(own), CHUNK)
         ]
         return softmax(np.concatenate(parts) + self.shift) if parts else own.copy()
 
-    def _logits(self, own: Floats, features: Floats) -> Floats:
-        alone = own + self.own_shift
-        joined = _logits(self.fitted, own, self.kernel(features) @ self.basis)
-        mixed: Floats = alone + self.gate * (joined - alone)
-        return mixed
+    def logits(self, own: Floats, features: Floats) -> Floats:
+        """(n, Z), without the class shift of the result."""
+        known = own + self.own_shift + self.slope * (own - self.centre) + self.level
+        logits: Floats = sum((view.evidence(features) for view in self.views), known)
+        return logits
 
 
 def softmax(logits: Floats) -> Floats:
@@ -113,50 +135,77 @@ def log_loss(logits: Floats, labels: NDArray[np.int64]) -> Floats:
     return losses
 
 
-def fit_joint(
-    own: Floats, features: Floats, labels: NDArray[np.int64], seed: int = 0, mix: float = MIX
-) -> Joint:
-    """The joint model from own scores (n, Z), features (n, D) of the parties present, and labels
-    (n,); `mix` is the share of the Gaussian kernel."""
+def fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], mix: float = MIX) -> Joint:
+    """The joint model from own scores (n, Z), features (O, n, d) of the partners present, and
+    labels (n,); `mix` is the share of the Gaussian kernel."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # matrices this small are slower on several threads
-        return _fit_joint(own, features, labels, seed, mix)
+        return _fit_joint(own, features, labels, mix)
 
 
-def _fit_joint(
-    own: Floats, features: Floats, labels: NDArray[np.int64], seed: int, mix: float
-) -> Joint:
+def _fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], mix: float) -> Joint:
+    own_shift = _own_shift(own, labels)
+    alone = own + own_shift
+    centre = own.mean(0)
+    nobody = _fit(alone, own - centre, np.zeros((len(own), 0)), labels, 1.0)
+    fits = [nobody]
+    beliefs = [np.log(ALONE) + nobody.evidence]
+    spaces = []
+    sets = _sets(len(features))
+    for factors in sets:
+        kernel, basis, x = _directions(features * factors, mix)
+        spaces.append((factors, kernel, basis))
+        fit = _start(nobody, x.shape[1])
+        for strength in LAMBDAS:
+            fit = _fit(alone, own - centre, x, labels, strength, fit)
+            fits.append(fit)
+            beliefs.append(np.log((1 - ALONE) / len(sets) / len(LAMBDAS)) + fit.evidence)
+    belief = softmax(np.array(beliefs)[None])[0]
+    by_set = np.split(belief[1:], len(sets))
+    paths = [fits[1 + i : 1 + i + len(LAMBDAS)] for i in range(0, len(fits) - 1, len(LAMBDAS))]
+    views = tuple(
+        View(*space, sum(w * fit.weights for w, fit in zip(share, path, strict=True)))
+        for space, share, path in zip(spaces, by_set, paths, strict=True)
+        if share.sum() > LEAST
+    )
+    slope = float(sum(w * fit.slope for w, fit in zip(belief, fits, strict=True)))
+    level = np.sum([w * fit.level for w, fit in zip(belief, fits, strict=True)], 0)
+    model = Joint(views, slope, level, centre, own_shift, np.zeros(own.shape[1]), float(belief[0]))
+    shift = class_shift(model.logits(own, features), softmax(alone).mean(0))
+    return replace(model, shift=shift)
+
+
+def _flat(features: Floats) -> Floats:
+    """(O, n, d) -> (n, O d)."""
+    together: Floats = np.moveaxis(features, 0, 1).reshape(features.shape[1], -1)
+    return together
+
+
+def _sets(partners: int) -> list[Floats]:
+    """The hypotheses of who has something to say, as factors (O, 1, 1) of the partners'
+    features."""
+    whole = range(partners)
+    sizes = whole if partners <= ALL_SETS else {1, partners - 1}
+    sets = [set(some) for size in sizes if size for some in combinations(whole, size)]
+    believed = [set(whole), *sets]
+    return [
+        np.array([1.0 if m in some else FAINT for m in whole])[:, None, None] for some in believed
+    ]
+
+
+def _directions(features: Floats, mix: float) -> tuple[Kernel, Floats, Floats]:
+    """(kernel, basis, the rows' orthogonal directions (n, r)) of features (O, n, d)."""
     from scipy.linalg import eigh
 
-    kernel = Kernel.of(features[_anchors(len(features))], mix)
+    rows = _flat(features)
+    kernel = Kernel.of(rows[_anchors(len(rows))], mix)
     gram = kernel(kernel.anchors)
     most = len(gram) - 1
     eigenvalues, vectors = eigh(gram, subset_by_index=[max(0, most - RANK + 1), most])
     kept = eigenvalues > 1e-6 * max(eigenvalues[-1], 1e-12)
     basis = vectors[:, kept] / np.sqrt(eigenvalues[kept])
-    x = kernel(features) @ basis
-    path = np.array([_fit(own, x, labels, strength) for strength in LAMBDAS])
-    losses = _cross_validated(own, x, labels, LAMBDAS, path, seed)  # (lambdas, n)
-    total = losses.sum(1)
-    weight = np.exp(total.min() - total)
-    weight /= weight.sum()
-    fitted = weight @ path
-    own_shift = _own_shift(own, labels)
-    alone = own + own_shift
-    # the others must be better than the own model fitted to the shared rows by level and slope:
-    # without them a class rate of the shared rows that differs by chance would count as their gain
-    nobody = x[:, :0]
-    fitted_own = _fit(own, nobody, labels, 1.0)
-    (losses_own,) = _cross_validated(own, nobody, labels, np.ones(1), fitted_own[None], seed)
-    gain = float((losses_own - weight @ losses).mean())
-    calibrated = _logits(fitted_own, own, nobody)
-    gate = _gate(score_test(calibrated, x, labels, seed)) if gain > 0 else 0.0
-    shift = np.zeros(own.shape[1])
-    if gate > 0:
-        mixed = alone + gate * (_logits(fitted, own, x) - alone)
-        shift = class_shift(mixed, softmax(alone).mean(0))
-    return Joint(kernel, basis, fitted, own_shift, shift, gate)
+    return kernel, basis, kernel(rows) @ basis
 
 
 def _anchors(rows: int) -> NDArray[np.int64]:
@@ -164,116 +213,88 @@ def _anchors(rows: int) -> NDArray[np.int64]:
     return np.linspace(0, rows - 1, min(rows, MOST_ANCHORS)).astype(np.int64)
 
 
-def score_test(alone: Floats, x: Floats, labels: NDArray[np.int64], seed: int = 0) -> float:
-    """P(Q of labels drawn from the own model >= Q of the true ones): small where x (n, r) explains
-    what the own model with logits `alone` (n, Z) gets wrong.
+@dataclass(frozen=True)
+class Fit:
+    """The likeliest slope, level (Z,) and weights (r, Z) of one hypothesis, and its log evidence."""
 
-    What a level and a slope of the own score could mend is left out of x: that is no gain of the
-    others. Each class has its own test directions, so Q sums over classes.
-    """
-    rows, classes = alone.shape
-    p = softmax(alone)
-    uniform = np.random.default_rng(seed).random((DRAWS, rows, 1))
-    drawn = (uniform > p.cumsum(1)[:, :-1]).sum(2)  # (DRAWS, n) labels
-    statistic = 0.0
-    under_own_model = np.zeros(DRAWS)
-    for z in range(classes):
-        level_and_slope = np.stack([np.ones(rows), alone[:, z]], 1)
-        directions = x - level_and_slope @ np.linalg.lstsq(level_and_slope, x, rcond=None)[0]
-        statistic += float(((((labels == z) - p[:, z]) @ directions) ** 2).sum())
-        under_own_model += ((((drawn == z) - p[:, z]) @ directions) ** 2).sum(1)
-    return float((1 + (under_own_model >= statistic).sum()) / (1 + DRAWS))
+    slope: float
+    level: Floats
+    weights: Floats
+    evidence: float
 
 
-def _gate(probability: float) -> float:
-    """How far the joint model is believed, by the probability of so much evidence by chance."""
-    return float(np.clip((DOUBTED - probability) / (DOUBTED - BELIEVED), 0, 1))
-
-
-def _cross_validated(
-    own: Floats,
-    x: Floats,
-    labels: NDArray[np.int64],
-    strengths: Floats,
-    path: Floats,
-    seed: int,
-) -> Floats:
-    """Log-loss (strengths, n) of every row by models that have not seen it, mean over the repeats.
-
-    path   the fits of all rows, one per strength: where the fits of a fold start
-    """
-    small = len(labels) * own.shape[1] <= SMALL  # few rows and classes: more folds, several times
-    folds, repeats = (FOLDS, REPEATS) if small else (FOLDS // 2, 1)
-    losses = np.zeros((len(strengths), len(labels)))
-    for repeat in range(repeats):
-        for train, held in _stratified(labels, min(folds, len(labels)), seed + repeat):
-            for i, strength in enumerate(strengths):
-                fitted = _fit(own[train], x[train], labels[train], strength, path[i])
-                losses[i, held] += log_loss(_logits(fitted, own[held], x[held]), labels[held])
-    averaged: Floats = losses / repeats
-    return averaged
-
-
-def _stratified(labels: NDArray[np.int64], folds: int, seed: int) -> list[tuple[Any, Any]]:
-    """Folds with the classes in equal shares where they can be: rows sorted by class are dealt out
-    in turn."""
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    place = np.empty(len(labels), np.int64)
-    place[order] = np.arange(len(labels)) % folds
-    return [(np.flatnonzero(place != k), np.flatnonzero(place == k)) for k in range(folds)]
-
-
-def _logits(fitted: Floats, own: Floats, x: Floats) -> Floats:
-    classes = own.shape[1]
-    weights = fitted[1 + classes :].reshape(-1, classes)
-    logits: Floats = fitted[0] * own + fitted[1 : 1 + classes] + x @ weights
-    return logits
+def _start(fit: Fit, directions: int) -> Fit:
+    """The same without any word of the others."""
+    return replace(fit, weights=np.zeros((directions, len(fit.level))))
 
 
 def _fit(
-    own: Floats, x: Floats, labels: NDArray[np.int64], strength: float, start: Floats | None = None
-) -> Floats:
-    """(a, b, w) as one vector; x has nearly orthogonal columns, so a diagonal scaling is a good
-    preconditioner."""
+    alone: Floats,
+    lean: Floats,
+    x: Floats,
+    labels: NDArray[np.int64],
+    strength: float,
+    start: Fit | None = None,
+) -> Fit:
+    """One hypothesis: own logits (n, Z), what the slope acts on (n, Z), directions x (n, r).
+
+    x has nearly orthogonal columns, so a diagonal scaling is a good preconditioner.
+    """
     from scipy.optimize import minimize
 
     rows, directions = x.shape
-    classes = own.shape[1]
+    classes = alone.shape[1]
     scale = np.concatenate(
         [
-            [1 / np.sqrt(1 + 0.1 * (own**2).sum())],
-            np.full(classes, 1 / np.sqrt(0.2 * rows)),
+            [1 / np.sqrt(SLOPE**-2 + 0.1 * (lean**2).sum())],
+            np.full(classes, 1 / np.sqrt(LEVEL**-2 + 0.2 * rows)),
             np.repeat(1 / np.sqrt(strength + 0.2 * (x**2).sum(0)), classes),
         ]
     )
     onehot = np.eye(classes)[labels]
 
+    def unpacked(scaled: Floats) -> tuple[float, Floats, Floats]:
+        values = scaled * scale
+        return values[0], values[1 : 1 + classes], values[1 + classes :].reshape(-1, classes)
+
     def loss(scaled: Floats) -> tuple[float, Floats]:
-        fitted = scaled * scale
-        slope = fitted[0]
-        level = fitted[1 : 1 + classes]
-        weights = fitted[1 + classes :].reshape(directions, classes)
-        logits = slope * own + level + x @ weights
+        slope, level, weights = unpacked(scaled)
+        logits = alone + slope * lean + level + x @ weights
         error = softmax(logits) - onehot
-        penalty = (
-            (slope - 1) ** 2 / 2 + strength * (weights**2).sum() / 2 + 0.005 * (level**2).sum()
-        )
+        penalty = (slope / SLOPE) ** 2 + ((level / LEVEL) ** 2).sum()
+        penalty += strength * (weights**2).sum()
         gradient = np.concatenate(
             [
-                [(error * own).sum() + slope - 1],
-                error.sum(0) + 0.01 * level,
+                [(error * lean).sum() + slope / SLOPE**2],
+                error.sum(0) + level / LEVEL**2,
                 (x.T @ error + strength * weights).ravel(),
             ]
         )
-        return float(log_loss(logits, labels).sum() + penalty), gradient * scale
+        return float(log_loss(logits, labels).sum() + penalty / 2), gradient * scale
 
-    first = np.r_[1.0, np.zeros(classes * (directions + 1))] if start is None else start
-    options = {"maxiter": 200, "ftol": 1e-7}
+    first = np.zeros(1 + classes * (1 + directions))
+    if start is not None:
+        first = np.concatenate([[start.slope], start.level, start.weights.ravel()])
+    options = {"maxiter": 200, "ftol": 1e-8}
     solved = minimize(loss, first / scale, jac=True, method="L-BFGS-B", options=options)
-    vector: Floats = solved.x * scale
-    return vector
+    slope, level, weights = unpacked(solved.x)
+    p = softmax(alone + slope * lean + level + x @ weights)
+    freedom = _freedom(p, x / np.sqrt(strength))
+    return Fit(float(slope), level, weights, -float(solved.fun) - freedom / 2)
+
+
+def _freedom(p: Floats, x: Floats) -> float:
+    """log det(I + data / prior) of level and weights; x (n, r) in units of its prior.
+
+    Class by class, and exact for two classes, whose weights are each other's opposite.
+    """
+    rows, classes = p.shape
+    design = np.concatenate([np.full((rows, 1), LEVEL), x], 1)
+    total = 0.0
+    for z in range(classes):
+        curved = design * np.sqrt(p[:, z] * (1 - p[:, z]) * classes / (classes - 1))[:, None]
+        total += float(np.linalg.slogdet(np.eye(len(design.T)) + curved.T @ curved)[1])
+    return float(total * (classes - 1) / classes)
 
 
 def class_shift(logits: Floats, rates: Floats) -> Floats:
@@ -317,7 +338,7 @@ def predict_joint(owner: LabelOwner, query: Tensor, here: Tensor) -> Tensor:
     else:
         own = log_rates(owner.labels, owner.classes).expand(query.shape[1], -1)
     model = _fitted(owner, tuple(senders), with_own)
-    p = model.predict(own.cpu().double().numpy(), _side_by_side(query, senders))
+    p = model.predict(own.cpu().double().numpy(), _of(query, senders))
     return torch.from_numpy(p).float().to(query.device)
 
 
@@ -345,16 +366,15 @@ def _fitted(owner: LabelOwner, senders: tuple[int, ...], with_own: bool) -> Join
             own = log_rates(labels, owner.classes).expand(len(labels), -1)
         owner.cache[key] = fit_joint(
             own.cpu().double().numpy(),
-            _side_by_side(blocks, senders),
+            _of(blocks, senders),
             labels.cpu().numpy(),
-            seed=owner.key % 2**31,
             mix=0.0 if "scores" in owner.memory else MIX,  # scores are evidence: they add up
         )
     model: Joint = owner.cache[key]
     return model
 
 
-def _side_by_side(blocks: Tensor, senders: Sequence[int]) -> Floats:
-    """(M, n, d) -> (n, senders * d)."""
-    together: Floats = blocks[list(senders)].movedim(0, 1).flatten(1).cpu().double().numpy()
-    return together
+def _of(blocks: Tensor, senders: Sequence[int]) -> Floats:
+    """(M, n, d) -> (senders, n, d)."""
+    theirs: Floats = blocks[list(senders)].cpu().double().numpy()
+    return theirs

@@ -69,7 +69,7 @@ from protoevfl.methods.batch import (
     predict_by_earlier_batch,
 )
 from protoevfl.methods.guesses import Found, evidence
-from protoevfl.methods.joint import log_rates, predict_joint
+from protoevfl.methods.joint import class_shift, log_rates, predict_joint
 from protoevfl.methods.own_model import OwnModelSettings, has_own_model, train_own_model
 from protoevfl.methods.sealed import PartyView
 from protoevfl.methods.sealed_grain import SealedSettings
@@ -583,12 +583,20 @@ class ProtoEVFL:
 
     def decide_by_head(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
         """The heads' mean, brought back to natural class rates where training weighed classes the
-        same."""
+        same: by the shift under which the shared rows have the rates of their labels. The log rates
+        themselves would be too much, because mixup, noise and the mean over heads leave
+        probabilities less sure than they should be."""
         assert isinstance(owner.head, HeadNet)
         p = probabilities(owner.head, f, here)
         if not self.head.balanced:
             return p
-        return (p.clamp(min=1e-12).log() + log_rates(owner.labels, owner.classes)).softmax(1)
+        key = ("rates", tuple(here.tolist()))
+        if key not in owner.cache:
+            shared = probabilities(owner.head, owner.memory["embeddings"], here)
+            logits = shared.clamp(min=1e-12).log().double().cpu().numpy()
+            rates = log_rates(owner.labels, owner.classes).exp().double().cpu().numpy()
+            owner.cache[key] = torch.from_numpy(class_shift(logits, rates)).to(p)
+        return (p.clamp(min=1e-12).log() + owner.cache[key]).softmax(1)
 
     def decide_by_batch(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
         """Images at the sealed level: scores in the place of embeddings, the batch teaches too."""
