@@ -114,7 +114,8 @@ def with_noise(sums: Tensor, secret: bytes, sigma: float) -> Tensor:
 def add_noise(plain: int, noise: Tensor) -> int:
     """A decrypted pack with noise (classes - 1, features of a pack) in its slots."""
     slots = enumerate(noise.flatten().tolist())
-    return plain + sum(number << SLOT * place for place, number in slots)
+    total: int = plain + sum(number << SLOT * place for place, number in slots)
+    return total
 
 
 # ---------------------------------------------------------------- the owner's key
