@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
+from protoevfl.federation.engines.stacked import Stacked
 from protoevfl.federation.federation import Federation, SimulatedRun, simulate
 from protoevfl.federation.owner import Further, LabelOwner, OwnRows, build_owner
 from protoevfl.federation.party import Party
@@ -29,6 +31,7 @@ from protoevfl.messages import (
 )
 from protoevfl.methods import joint, own_model
 from protoevfl.methods.proto_evfl import ProtoEVFL
+from protoevfl.methods.sealed_grain import MOST_LEVELS
 from protoevfl.privacy.gives_away import SelfAuditError, columns_of, gives_away
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.privacy.summed_rows import FOLDS
@@ -156,6 +159,25 @@ def test_the_stacked_engine_gives_the_same_scores(sigma: float) -> None:
     stacked = run(encrypt=True, classes=3, engine="stacked", sigma=sigma)
     torch.testing.assert_close(
         loop.owners[0].memory["embeddings"], stacked.owners[0].memory["embeddings"]
+    )
+
+
+def test_members_that_are_told_another_noise_answer_as_they_would_alone() -> None:
+    """The stacked engine asks them apart."""
+    tables, owner, _ = world()
+    rows = {(0, m): replace(tables[m], name="p") for m in (1, 2)}
+    keys = {address: rnd.key(3, address[1]) for address in rows}
+    asked = replace(open_labels(owner.labels), sigma=0.1, noise="00" * 32)
+    steered = replace(asked, labels=tables[2].aligned[:, 4].long(), noise="01" * 32)
+    requests: dict[tuple[int, int], Message] = {(0, 1): asked, (0, 2): steered}
+    replies = Stacked(method(), rows, keys).exchange(requests)
+    for at, request in requests.items():
+        alone = values(Party(method(), rows[at], keys[at]).handle(request))
+        torch.testing.assert_close(values(replies[at]), alone)
+    coarse = Party(method(**{"sealed.levels": 2}), rows[0, 1], 3)
+    coarse.handle(asked)
+    assert coarse.memory["sealed.levels"].shape == (1, 1, MOST_LEVELS), (
+        "of one shape, however coarse"
     )
 
 

@@ -42,7 +42,14 @@ from protoevfl.messages import (
     values,
 )
 from protoevfl.method import Report
-from protoevfl.methods.sealed_grain import Aim, Grain, SealedSettings, choose, with_spread
+from protoevfl.methods.sealed_grain import (
+    MOST_LEVELS,
+    Aim,
+    Grain,
+    SealedSettings,
+    choose,
+    with_spread,
+)
 from protoevfl.privacy import encrypted_sums as sums_of
 from protoevfl.privacy.gives_away import columns_of
 from protoevfl.privacy.summed_rows import Scale, covariance, folds_at, shrunken
@@ -227,9 +234,9 @@ def _learn(view: PartyView, sums: Tensor, present: Tensor, settings: SealedSetti
     view.cohort.memory |= {
         f"{PREFIX}directions": torch.stack([found.directions for found in chosen]),
         f"{PREFIX}salt": salt,
-        f"{PREFIX}edges": _padded([grain.edges for grain in grains]),
-        f"{PREFIX}levels": _padded([grain.levels for grain in grains]),
-        f"{PREFIX}shares": _padded([grain.shares for grain in grains]),
+        f"{PREFIX}edges": _padded([grain.edges for grain in grains], MOST_LEVELS - 1),
+        f"{PREFIX}levels": _padded([grain.levels for grain in grains], MOST_LEVELS),
+        f"{PREFIX}shares": _padded([grain.shares for grain in grains], MOST_LEVELS),
         f"{PREFIX}flip": torch.tensor([grain.flip for grain in grains], dtype=torch.float64),
     }
 
@@ -245,9 +252,8 @@ def _directions(shrunken: Tensor, contrasts: Tensor, blocks: tuple[tuple[int, in
     return torch.cat(parts, -1)
 
 
-def _padded(tensors: list[Tensor]) -> Tensor:
-    """(K, L) each -> (G, K, largest L), NaN behind."""
-    width = max(tensor.shape[1] for tensor in tensors)
+def _padded(tensors: list[Tensor], width: int) -> Tensor:
+    """(K, L) each -> (G, K, width), NaN behind: of one shape, whoever else is asked with a member."""
     pad = torch.nn.functional.pad
     return torch.stack([pad(t, (0, width - t.shape[1]), value=torch.nan) for t in tensors])
 
