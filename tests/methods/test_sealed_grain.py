@@ -16,7 +16,6 @@ from protoevfl.methods.sealed_grain import (
     Candidate,
     Grain,
     SealedSettings,
-    _ranks,
     best_guess,
     choose,
     with_spread,
@@ -161,8 +160,3 @@ def test_a_few_draws_do_where_a_push_jumps_over_the_bound() -> None:
     found = choose(own, columns, directions, None, 1, settings)
     assert 0 < found.grain.flip < 0.2
     assert max(Audit(columns, settings).scores(own, directions, found.grain).values()) <= 1
-
-
-def test_ranks_are_the_mean_places_of_equal_numbers() -> None:
-    ranks = _ranks(torch.tensor([[3.0, 0.0], [1.0, 0.0], [1.0, 9.0]]))
-    assert ranks.T.tolist() == [[2.5, 1.0, 1.0], [1.0, 1.0, 2.5]]

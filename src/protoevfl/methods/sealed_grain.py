@@ -190,8 +190,9 @@ def choose(
             return candidate
         if kept > LEAST_KEPT and (candidate.grain.levels.shape[1] or not share):
             found.append((kept, share, candidate))
-    found.sort(key=lambda one: one[0], reverse=True)
-    for _, share, candidate in found[:TRIES]:
+    best = sorted(found, key=lambda one: one[0], reverse=True)[:TRIES]
+    safest = sorted(found, key=lambda one: one[1])[:TRIES]  # those within the bounds come first
+    for _, share, candidate in best + safest:
         while share < MOST_DRAWN:
             drawn = replace(candidate, grain=replace(candidate.grain, flip=share))
             over = audit.scores(tried, drawn.directions, drawn.grain)
@@ -236,20 +237,11 @@ def _candidates(
 
 
 def _kept(found: Candidate, tried: Tensor, exact: Tensor) -> float:
-    """Squared correlation of what would leave with the ranks of the exact scores (n, K), mean over K:
-    ranks, because a score is good if it orders rows well, and a few extreme ones do not decide."""
+    """Squared correlation of what would leave with the exact scores (n, K), mean over K."""
     sent = found.grain(tried @ found.directions[-1], tried)
-    a, b = (x - x.mean(0) for x in (_ranks(sent), _ranks(exact)))
+    a, b = (x - x.mean(0) for x in (sent, exact))
     shared = (a * b).mean(0).square() / (a.square().mean(0) * b.square().mean(0)).clamp(min=1e-12)
     return float(shared.mean())
-
-
-def _ranks(numbers: Tensor) -> Tensor:
-    """(n, K) places in order, column by column; equal numbers have equal ones."""
-    columns = numbers.T.contiguous()
-    order = columns.sort(1).values
-    below, upto = (torch.searchsorted(order, columns, right=right) for right in (False, True))
-    return (below + upto).T.double() / 2
 
 
 class Aim:
