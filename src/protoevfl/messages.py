@@ -204,16 +204,22 @@ class SealedLabels(Message):
     """
 
     kind: ClassVar[str] = "sealed"
+    # of the noise that the owner adds to the sums, in lengths of a row; 0: none
+    sigma: float
     key: Tensor = array("bytes", dtype=torch.uint8)
     proof: Tensor = array("roots", "bytes", dtype=torch.uint8)  # that the key has the right form
     labels: Tensor = array("rows", "cipher", dtype=torch.uint8)
     present: Tensor = array("classes")  # 1 where a class may be scored, 0 where it is withheld
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.sigma < float("inf"):
+            raise MessageError(f"SealedLabels.sigma must not be below 0, and is {self.sigma!r}")
+
 
 @dataclass(frozen=True)
 class OpenedSums(Message):
-    """Sealed level: the receiver's `SealedSums`, decrypted and still under the receiver's mask;
-    reply with `Embeddings`, the scores of the rows shared with it. Derived from labels."""
+    """Sealed level: the receiver's `SealedSums`, decrypted and still under the receiver's mask, with
+    noise; reply with `Embeddings`, the scores of the rows shared with it. Derived from labels."""
 
     kind: ClassVar[str] = "sealed"
     sums: Tensor = array("folds", "packs", "bytes", dtype=torch.uint8)
@@ -223,7 +229,8 @@ class OpenedSums(Message):
 class OpenLabels(Message):
     """Sealed level in one process: the same labels without encryption, for simulations and for the
     active party itself; reply with `Embeddings`, the scores. No method declares it, so no party
-    takes it from another company; a simulation's guard puts randomised labels in it.
+    takes it from another company; a simulation's guard puts randomised labels and the owner's noise
+    in it.
     """
 
     kind: ClassVar[str] = "labels"
@@ -231,6 +238,8 @@ class OpenLabels(Message):
     rows: Tensor = array("rows", dtype=torch.int64)
     labels: Tensor = array("rows", dtype=torch.int64)
     present: Tensor = array("classes")
+    sigma: float = 0.0  # of the noise on the sums; 0: none
+    noise: str = ""  # what it is drawn from, hexadecimal
 
 
 # to the active party's own extractor: these never cross, so no method declares them and no other

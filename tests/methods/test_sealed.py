@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
+from protoevfl.federation.engines.stacked import Stacked
 from protoevfl.federation.federation import Federation, SimulatedRun, simulate
 from protoevfl.federation.owner import Further, LabelOwner, OwnRows, build_owner
 from protoevfl.federation.party import Party
@@ -27,10 +29,12 @@ from protoevfl.messages import (
     WarmUp,
     values,
 )
-from protoevfl.methods import joint, own_model, sealed
+from protoevfl.methods import joint, own_model
 from protoevfl.methods.proto_evfl import ProtoEVFL
+from protoevfl.methods.sealed_grain import MOST_LEVELS
 from protoevfl.privacy.gives_away import SelfAuditError, columns_of, gives_away
 from protoevfl.privacy.policy import PrivacySettings
+from protoevfl.privacy.summed_rows import FOLDS
 from protoevfl.rows.table import PartyTable
 from protoevfl.settings.presets import build, presets
 
@@ -93,12 +97,13 @@ def run(
     engine: str = "loop",
     epsilon: float | None = None,
     own: bool = True,
+    sigma: float = 0.0,
     **overrides: Any,
 ) -> Federation:
     tables, owner, _ = world(classes, further)
     if not own:
         owner.own = owner.further = None
-    privacy = PrivacySettings(label_epsilon=epsilon, encrypt=encrypt)
+    privacy = PrivacySettings(label_epsilon=epsilon, encrypt=encrypt, sum_noise=sigma)
     federation = simulate(
         method(**overrides), [SimulatedRun(tables, owner, 3)], privacy, engine=engine, record=True
     )
@@ -130,10 +135,13 @@ def test_there_is_a_preset_and_it_declares_what_crosses() -> None:
     )
 
 
-def test_encrypted_and_plain_runs_predict_the_same_bit_for_bit() -> None:
-    """With further rows, which not every pair shares, and randomised labels."""
+@pytest.mark.parametrize("sigma", [0.0, 1.0])
+def test_encrypted_and_plain_runs_predict_the_same_bit_for_bit(sigma: float) -> None:
+    """With further rows, which not every pair shares, randomised labels, with noise and without."""
     pytest.importorskip("gmpy2")
-    plain, encrypted = (run(encrypt, further=FURTHER, epsilon=2.0) for encrypt in (False, True))
+    plain, encrypted = (
+        run(encrypt, further=FURTHER, epsilon=2.0, sigma=sigma) for encrypt in (False, True)
+    )
     for name in ("embeddings", "further"):
         assert torch.equal(plain.owners[0].memory[name], encrypted.owners[0].memory[name])
     assert torch.equal(plain.predict()[0], encrypted.predict()[0])
@@ -144,11 +152,32 @@ def test_encrypted_and_plain_runs_predict_the_same_bit_for_bit() -> None:
     }
 
 
-def test_the_stacked_engine_gives_the_same_scores() -> None:
+@pytest.mark.parametrize("sigma", [0.0, 0.2])
+def test_the_stacked_engine_gives_the_same_scores(sigma: float) -> None:
     pytest.importorskip("gmpy2")
-    loop, stacked = run(classes=3), run(encrypt=True, classes=3, engine="stacked")
+    loop = run(classes=3, sigma=sigma)
+    stacked = run(encrypt=True, classes=3, engine="stacked", sigma=sigma)
     torch.testing.assert_close(
         loop.owners[0].memory["embeddings"], stacked.owners[0].memory["embeddings"]
+    )
+
+
+def test_members_that_are_told_another_noise_answer_as_they_would_alone() -> None:
+    """The stacked engine asks them apart."""
+    tables, owner, _ = world()
+    rows = {(0, m): replace(tables[m], name="p") for m in (1, 2)}
+    keys = {address: rnd.key(3, address[1]) for address in rows}
+    asked = replace(open_labels(owner.labels), sigma=0.1, noise="00" * 32)
+    steered = replace(asked, labels=tables[2].aligned[:, 4].long(), noise="01" * 32)
+    requests: dict[tuple[int, int], Message] = {(0, 1): asked, (0, 2): steered}
+    replies = Stacked(method(), rows, keys).exchange(requests)
+    for at, request in requests.items():
+        alone = values(Party(method(), rows[at], keys[at]).handle(request))
+        torch.testing.assert_close(values(replies[at]), alone)
+    coarse = Party(method(**{"sealed.levels": 2}), rows[0, 1], 3)
+    coarse.handle(asked)
+    assert coarse.memory["sealed.levels"].shape == (1, 1, MOST_LEVELS), (
+        "of one shape, however coarse"
     )
 
 
@@ -196,7 +225,23 @@ def test_a_shared_row_is_scored_without_its_own_label() -> None:
         mine.handle(open_labels(labels))
         directions.append(mine.memory["sealed.directions"][0])
     same = [torch.equal(*pair) for pair in zip(*directions, strict=True)]
-    assert same == [True] + [False] * sealed.FOLDS
+    assert same == [True] + [False] * FOLDS
+
+
+def test_of_noisy_sums_one_direction_is_made_and_its_scale_is_forgotten() -> None:
+    mine = party(**WIDE)
+    asked = replace(open_labels(world()[1].labels), sigma=1.0, noise="00" * 32)
+    mine.handle(asked)
+    assert mine.memory["sealed.directions"].shape[1] == 1
+    assert not {"sealed.root", "sealed.length"} & mine.memory.keys()
+    other = party(**WIDE)
+    other.handle(replace(asked, noise="01" * 32))
+    assert not torch.equal(mine.memory["sealed.directions"], other.memory["sealed.directions"])
+
+
+def test_noise_below_zero_is_no_message() -> None:
+    with pytest.raises(MessageError, match="sigma"):
+        SealedLabels(-1.0, *[torch.zeros(1)] * 4)
 
 
 def test_a_class_without_labels_needs_the_open_level() -> None:

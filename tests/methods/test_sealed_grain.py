@@ -132,3 +132,31 @@ def test_a_score_that_is_one_column_is_refused() -> None:
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UserError, match=r"sealed\."):
         SealedSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_share_that_is_drawn_brings_a_score_to_its_bound() -> None:
+    """Of a score that is a column: R^2 falls with the square of what is kept, a category's accuracy
+    with it."""
+    own = features()
+    number, category = own[:, 0], (own[:, 2] > own[:, 2].median()).long()
+    audit = Audit({"number": number, "category": category}, SealedSettings())
+    assert audit.to_draw({"number": 0.9, "category": 1.0}) == 0
+    for name, score in (("number", number), ("category", own[:, 2])):
+        plain = Grain.of(score[:, None], (0.5,), 0.0, 1)
+        over = audit.scores(score[:, None], torch.ones(1, 1, 1).double(), plain)
+        drawn = replace(plain, flip=audit.to_draw(over))
+        left = audit.scores(score[:, None], torch.ones(1, 1, 1).double(), drawn)
+        assert over[name] > 1.2
+        assert abs(left[name] - 1) < 0.1
+
+
+def test_a_few_draws_do_where_a_push_jumps_over_the_bound() -> None:
+    """A column of two values is either told or it is not: no direction tells it a little."""
+    own = features()
+    own[:, 0] = (own[:, 0] > 1).double() * 4 + 0.01 * own[:, 0]
+    columns = {"two values": own[:, 0]}
+    directions = torch.tensor([1.0, 0, 0, 0, 0, 0]).double()[None, :, None]
+    settings = SealedSettings(most_of_number=0.8, levels=2)
+    found = choose(own, columns, directions, None, 1, settings)
+    assert 0 < found.grain.flip < 0.2
+    assert max(Audit(columns, settings).scores(own, directions, found.grain).values()) <= 1

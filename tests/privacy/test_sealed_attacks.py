@@ -4,6 +4,7 @@ columns by an owner over many runs. The bound of randomised response holds whate
 import pytest
 import torch
 
+from protoevfl.errors import UserError
 from protoevfl.messages import OpenedSums, OpenLabels, SealedLabels, SealedSums
 from protoevfl.privacy import bounds
 from protoevfl.privacy import encrypted_sums as es
@@ -13,8 +14,10 @@ from protoevfl.privacy.policy import OwnerGuard, PrivacySettings
 ROWS = 400
 
 
-def guard(epsilon: float, labels: torch.Tensor, encrypt: bool = True) -> OwnerGuard:
-    settings = PrivacySettings(label_epsilon=epsilon, encrypt=encrypt)
+def guard(
+    epsilon: float, labels: torch.Tensor, encrypt: bool = True, sigma: float | None = None
+) -> OwnerGuard:
+    settings = PrivacySettings(label_epsilon=epsilon, encrypt=encrypt, sum_noise=sigma)
     return OwnerGuard(settings, labels, 2, SeededNoise(4))
 
 
@@ -23,16 +26,20 @@ def request(labels: torch.Tensor) -> OpenLabels:
 
 
 def stolen_labels(owner: OwnerGuard, party: int, rows: list[int]) -> list[int]:
-    """Labels by spikes: each row's ciphertext comes back as a "sum" of its own, re-randomised so that
-    the owner cannot tell."""
+    """Labels by spikes: each row's ciphertext comes back as a "sum" of its own, so large that noise
+    does not hide it, re-randomised so that the owner cannot tell."""
     sealed = owner.down(party, request(owner.labels))
     assert isinstance(sealed, SealedLabels)
     key = es.PublicKey(es.tensor_numbers(sealed.key[None])[0])
     numbers = es.tensor_numbers(sealed.labels[rows])
-    hidden = [number * key.encrypt(0) % key.square for number in numbers]
+    large = es.MOST_NOISE << 2
+    hidden = [pow(number, large, key.square) * key.encrypt(0) % key.square for number in numbers]
     opened = owner.received(party, SealedSums(es.numbers_tensor(hidden, es.CIPHER_BYTES)[None]))
     assert isinstance(opened, OpenedSums)
-    return [int(number > 0) for number in es.tensor_numbers(opened.sums[0])]
+    shift = sum(es.HALF << es.SLOT * place for place in range(es.features_per_pack(2)))
+    slots = [(number + shift) % key.n for number in es.tensor_numbers(opened.sums[0])]
+    first = [slot % (1 << es.SLOT) - es.HALF for slot in slots]
+    return [int(slot > large // 2) for slot in first]
 
 
 def test_spikes_and_collusion_win_the_randomised_labels_and_no_more() -> None:
@@ -44,6 +51,68 @@ def test_spikes_and_collusion_win_the_randomised_labels_and_no_more() -> None:
     rows = list(range(20))
     first, second = (stolen_labels(owner, party, rows) for party in (1, 2))
     assert first == second == owner.randomised.tolist()
+
+
+def honest_sum(owner: OwnerGuard, party: int) -> tuple[torch.Tensor, SealedSums]:
+    """What a party that counts the rows of class 1 reads, and what it sent for that."""
+    sealed = owner.down(party, request(owner.labels))
+    assert isinstance(sealed, SealedLabels)
+    key = es.PublicKey(es.tensor_numbers(sealed.key[None])[0])
+    rows = len(owner.labels)
+    levels = torch.full((rows, 1), es.LARGEST)
+    fold = torch.zeros(rows, dtype=torch.int64)
+    sums, masks = es.sealed_sums(key, sealed.labels, levels, fold, 1, 2, lambda *_: None)
+    opened = owner.received(party, SealedSums(sums))
+    assert isinstance(opened, OpenedSums)
+    largest = rows * es.LARGEST
+    totals = torch.tensor([[largest]])
+    return es.unmasked_sums(key, opened.sums, masks, totals, 2, largest), SealedSums(sums)
+
+
+def test_a_sum_is_opened_once_with_noise_that_asking_again_does_not_change() -> None:
+    """The same answer gives the same numbers; another one, with another mask, is not opened, nor by
+    an owner that was started again with its ledger."""
+    from protoevfl.messages import MessageError
+
+    pytest.importorskip("gmpy2")
+    owner = guard(500.0, torch.arange(20) % 2, sigma=2.0)
+    read, sent = honest_sum(owner, 1)
+    exact = 10 * es.LARGEST
+    assert 0 < abs(int(read[0, 1, 0]) - exact) < 12 * 2 * es.LARGEST
+    assert torch.equal(owner.received(1, sent).sums, owner.received(1, sent).sums)  # type: ignore[attr-defined]
+    again = OwnerGuard(owner.settings, owner.labels, 2, owner.noise, owner.ledger)
+    for started in (owner, again):
+        with pytest.raises(MessageError, match="opened already"):
+            honest_sum(started, 1)
+    other, _ = honest_sum(owner, 2)
+    assert not torch.equal(other, read), "another party gets another draw"
+    (entry, _) = owner.ledger.entries
+    assert (entry.party, entry.sigma, entry.sensitivity) == (1, 2.0, 2**0.5)
+
+
+def test_without_noise_sums_are_exact_and_nothing_is_charged() -> None:
+    pytest.importorskip("gmpy2")
+    owner = guard(500.0, torch.arange(20) % 2, sigma=0.0)
+    read, _ = honest_sum(owner, 1)
+    assert read[0, :, 0].tolist() == [10 * es.LARGEST] * 2
+    assert not owner.ledger.entries
+
+
+def test_a_simulation_is_given_the_owner_s_own_noise() -> None:
+    pytest.importorskip("gmpy2")
+    encrypted = guard(500.0, torch.arange(20) % 2, sigma=2.0)
+    read, _ = honest_sum(encrypted, 1)
+    plain = guard(500.0, torch.arange(20) % 2, encrypt=False, sigma=2.0)
+    told = plain.down(1, request(plain.labels))
+    assert isinstance(told, OpenLabels)
+    sums = torch.full((1, 2, 1), 10 * es.LARGEST)
+    assert torch.equal(es.with_noise(sums, bytes.fromhex(told.noise), told.sigma), read)
+
+
+def test_noise_out_of_range_is_refused() -> None:
+    for sigma in (-1.0, es.MOST_SIGMA + 1):
+        with pytest.raises(UserError, match="sum_noise must lie"):
+            PrivacySettings(sum_noise=sigma)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])

@@ -66,3 +66,10 @@ def test_the_level_of_columns_is_told(trained: Path, level: str) -> None:
     method = replace(owner.method, columns=level)  # type: ignore[type-var]
     text = crossed._columns(replace(run, owner=replace(owner, method=method)))
     assert f'columns = "{level}"' in text
+
+
+def test_of_sealed_labels_the_bound_of_randomised_response_is_told(trained: Path) -> None:
+    for message in ("OpenLabels", "SealedLabels"):
+        text = crossed._labels(changed(open_run(trained), {message: {"up": 0, "down": 9}}))
+        assert "epsilon 3." in text
+        assert "20.1 times" in text

@@ -86,3 +86,13 @@ def test_images_beside_columns_need_a_method_whose_width_can_be_set() -> None:
     assert (settings["layers"], settings["head.epochs"]) == (["output"], 3)
     with pytest.raises(UserError, match="use proto_evfl"):
         choose_method("vanilla", "default", "mixed", {})
+
+
+def test_the_sealed_level_brings_its_own_defences() -> None:
+    """Noise on the sums for tables, none for images, however the level was asked for."""
+    for kind, sigma in (("table", 2.0), ("images", 0.0)):
+        for preset, overrides in (("sealed", {}), ("default", {"columns": "sealed"})):
+            found = privacy_of("proto_evfl", preset, kind, overrides)
+            assert (found.sealed_noise, found.sealed_epsilon) == (sigma, 3.0)
+    weaker = {"columns": "sealed", "privacy.sum_noise": 0.5}
+    assert privacy_of("proto_evfl", "default", "table", weaker).sealed_noise == 0.5

@@ -115,6 +115,7 @@ def audit(
         else None,
         "guess_bound": alone,
         "coalition_guess_bound": together,
+        "honest_bounds": [privacy.sealed_bound(z, k) for k in (1, passive)] if sealed else None,
         "utility": {
             "as it is": utility(real),
             "undefended": utility(undefended),

@@ -1,16 +1,17 @@
 """The sealed level: no row leaves anybody; a party sends one coarse score per class and row.
 
     1  owner -> party   the classes of the rows they share: randomised, then encrypted (SealedLabels)
-    2  party -> owner   sums of its quantised features by class and fold, masked (SealedSums)
-    3  owner -> party   the same, decrypted, still masked (OpenedSums)
+    2  party -> owner   sums of its whole-number features by class and fold, masked (SealedSums)
+    3  owner -> party   the same, decrypted, still masked, with the owner's noise (OpenedSums)
     4  party            prototypes mu_z from the sums; direction w_z = (C + SHRINK I)^-1 (mu_z - mu),
                         C: covariance of all its own rows, which nobody else sees
                         audits itself: turns the direction away from columns and coarsens the score
                         until none can be rebuilt beyond its bound (sealed_grain.py), or refuses
     5  party -> owner   scores x . w, in steps (Embeddings)
 
-A row of fold k is scored without the labels of fold k, a row to be predicted with all of them, so
-the owner's model learns from honest scores. Two classes need one score: the direction from the
+Noisy sums are made of all shared rows at once (privacy/summed_rows.py); of exact ones a row of fold
+k is scored without the labels of fold k, a row to be predicted with all of them, so that the owner's
+model learns from honest scores. Two classes need one score: the direction from the
 commoner to the rarer class. An image's layers have scores of their own, and so have all of them
 together: which one to believe is then learnt from exact labels.
 
@@ -41,17 +42,21 @@ from protoevfl.messages import (
     values,
 )
 from protoevfl.method import Report
-from protoevfl.methods.sealed_grain import Aim, Grain, SealedSettings, choose, with_spread
+from protoevfl.methods.sealed_grain import (
+    MOST_LEVELS,
+    Aim,
+    Grain,
+    SealedSettings,
+    choose,
+    with_spread,
+)
 from protoevfl.privacy import encrypted_sums as sums_of
-from protoevfl.privacy.encrypted_sums import FOLDS
 from protoevfl.privacy.gives_away import columns_of
+from protoevfl.privacy.summed_rows import Scale, covariance, folds_at, shrunken
 
-CLIP = 4.0  # standard deviations
-FLOOR = 0.05  # added to a feature's spread: rare categories do not weigh more for being rare
-SHRINK = 3.0  # added to the eigenvalues of the covariance of standardised features
-STEP = 2 * CLIP / ((1 << sums_of.LEVEL_BITS) - 1)  # of a quantised feature
 SPREAD = 3.0  # of a score: beside the active party's standardised features it is shrunk less
 PREFIX = "sealed."
+SCALE = ("mean", "spread", "root", "length")  # the last two where the sums are noisy
 
 
 # ---------------------------------------------------------------- the party
@@ -75,31 +80,38 @@ class PartyView:
     blocks: tuple[tuple[int, int], ...] = ()
 
     def levels(self) -> Tensor:
-        """Shared rows (G, N, d + 1) as whole numbers from 0; the last column of ones counts rows."""
-        steps = ((standardised(self.cohort, self.shared) + CLIP) / STEP).round().long()
-        return torch.cat([steps, torch.ones_like(steps[..., :1])], -1)
+        """Shared rows (G, N, d + 1) as whole numbers; the last column counts rows."""
+        pairs = zip(_scales(self.cohort), self.shared, strict=True)
+        return torch.stack([scale.levels(rows) for scale, rows in pairs])
 
 
 def standardised(cohort: Cohort, features: Tensor) -> Tensor:
     """(G, n, d) by the party's own rows, clipped."""
-    mean, spread = (cohort.memory[f"{PREFIX}{name}"][:, None] for name in ("mean", "spread"))
-    return ((features.double() - mean) / spread).clamp(-CLIP, CLIP)
+    pairs = zip(_scales(cohort), features, strict=True)
+    return torch.stack([scale.standardised(rows) for scale, rows in pairs])
+
+
+def _scales(cohort: Cohort) -> list[Scale]:
+    """Of each member."""
+    kept = [cohort.memory.get(f"{PREFIX}{name}") for name in SCALE]
+    return [Scale(*(None if t is None else t[g] for t in kept)) for g in range(cohort.size)]  # type: ignore[arg-type]
 
 
 def sum_under_encryption(view: PartyView, request: SealedLabels) -> SealedSums:
     """Step 2; the masks stay in the party's memory until the sums are opened."""
     cohort = view.cohort
-    _begin(view)
+    _begin(view, request.sigma)
     levels = view.levels()
     _check_rows(levels, request.labels)
-    fold = _folds(levels)
+    folds = folds_at(request.sigma)
+    fold = _turns(levels, folds)
     replies, masks = [], []
     for g in range(cohort.size):
         key = _key(request.key[g])
         key.check(sums_of.tensor_numbers(request.proof[g]))
         classes = request.present.shape[1]
         sums, mask = sums_of.sealed_sums(
-            key, request.labels[g], levels[g].cpu(), fold.cpu(), FOLDS, classes, cohort.progress
+            key, request.labels[g], levels[g].cpu(), fold.cpu(), folds, classes, cohort.progress
         )
         replies.append(sums)
         masks.append(mask)
@@ -120,27 +132,33 @@ def learn_opened(view: PartyView, request: OpenedSums, settings: SealedSettings)
     if request.sums.shape != masks.shape:
         raise MessageError("opened sums of another shape than the sealed ones")
     levels = view.levels()
-    fold = _folds(levels)
+    folds = masks.shape[1]
+    fold = _turns(levels, folds)
     classes = present.shape[1]
+    largest = levels.shape[1] * sums_of.LARGEST
     sums = []
     for g in range(view.cohort.size):
-        totals = sums_of.plain_sums(levels[g], torch.zeros_like(fold), fold, FOLDS, 1)[:, 0].cpu()
+        totals = sums_of.plain_sums(levels[g], torch.zeros_like(fold), fold, folds, 1)[:, 0].cpu()
         opened = (request.sums[g].cpu(), masks[g].cpu())
-        sums.append(sums_of.unmasked_sums(_key(keys[g]), *opened, totals, classes))
+        sums.append(sums_of.unmasked_sums(_key(keys[g]), *opened, totals, classes, largest))
     _learn(view, torch.stack(sums).to(levels.device), present, settings)
 
 
 def learn_plain(view: PartyView, request: OpenLabels, settings: SealedSettings) -> None:
     """Steps 2 to 4 without encryption: the same whole numbers, bit for bit."""
-    _begin(view)
+    _begin(view, request.sigma)
     levels = view.levels()
     _check_rows(levels, request.labels)
-    fold = _folds(levels)
+    folds = folds_at(request.sigma)
+    fold = _turns(levels, folds)
     classes = request.present.shape[1]
     sums = [
-        sums_of.plain_sums(numbers, labels, fold, FOLDS, classes)
+        sums_of.plain_sums(numbers, labels, fold, folds, classes)
         for numbers, labels in zip(levels, request.labels, strict=True)
     ]
+    if request.sigma:
+        secret = bytes.fromhex(request.noise)
+        sums = [sums_of.with_noise(plain, secret, request.sigma) for plain in sums]
     _learn(view, torch.stack(sums), request.present, settings)
 
 
@@ -148,9 +166,10 @@ def shared_scores(view: PartyView) -> Tensor:
     """(G, N, K) of the shared rows, each by the direction that has not seen its label."""
     directions = view.cohort.memory[f"{PREFIX}directions"]
     z = standardised(view.cohort, view.shared)
-    fold = _folds(view.shared)
+    folds = max(1, directions.shape[1] - 1)
+    fold = _turns(view.shared, folds)
     scores = z.new_zeros(*z.shape[:2], directions.shape[-1])
-    for k in range(FOLDS):
+    for k in range(folds):
         scores[:, fold == k] = z[:, fold == k] @ directions[:, k]
     return _leaving(view.cohort, scores, z)
 
@@ -158,20 +177,21 @@ def shared_scores(view: PartyView) -> Tensor:
 def new_scores(cohort: Cohort, features: Tensor) -> Tensor:
     """(G, n, K) of features (G, n, d) of rows whose labels nobody has used."""
     z = standardised(cohort, features)
-    return _leaving(cohort, z @ cohort.memory[f"{PREFIX}directions"][:, FOLDS], z)
+    return _leaving(cohort, z @ cohort.memory[f"{PREFIX}directions"][:, -1], z)
 
 
 def has_scores(cohort: Cohort) -> bool:
     return f"{PREFIX}directions" in cohort.memory
 
 
-def _begin(view: PartyView) -> None:
+def _begin(view: PartyView, sigma: float) -> None:
     """The scale of the features, from the party's own rows; only once in a run."""
     memory = view.cohort.memory
     if f"{PREFIX}mean" in memory:
         raise MessageError("the labels of this run were summed already; that is done once")
-    own = view.own.double()
-    memory |= {f"{PREFIX}mean": own.mean(1), f"{PREFIX}spread": own.std(1) + FLOOR}
+    scales = [Scale.of(own, noisy=sigma > 0) for own in view.own]
+    for name in SCALE if sigma else SCALE[:2]:
+        memory[f"{PREFIX}{name}"] = torch.stack([getattr(scale, name) for scale in scales])
 
 
 def _check_rows(levels: Tensor, labels: Tensor) -> None:
@@ -179,9 +199,9 @@ def _check_rows(levels: Tensor, labels: Tensor) -> None:
         raise MessageError(f"{labels.shape[1]} labels for {levels.shape[1]} shared rows")
 
 
-def _folds(rows: Tensor) -> Tensor:
+def _turns(rows: Tensor, folds: int) -> Tensor:
     """The fold (N,) of each shared row (G, N, ...): by turns, so that both sides need no key."""
-    return torch.arange(rows.shape[1], device=rows.device) % FOLDS
+    return torch.arange(rows.shape[1], device=rows.device) % folds
 
 
 def _key(number: Tensor) -> sums_of.PublicKey:
@@ -189,31 +209,34 @@ def _key(number: Tensor) -> sums_of.PublicKey:
 
 
 def _learn(view: PartyView, sums: Tensor, present: Tensor, settings: SealedSettings) -> None:
-    """Directions from sums (G, FOLDS, Z, d + 1), and the grain at which scores may leave."""
+    """Directions from sums (G, folds, Z, d + 1), and the grain at which scores may leave."""
     own = standardised(view.cohort, view.own)
-    centred = own - own.mean(1, keepdim=True)
-    covariance = centred.mT @ centred / own.shape[1]  # (G, d, d)
-    total = sums.sum(1, keepdim=True)
-    contrasts = _contrasts(torch.cat([total - sums, total], 1), present)  # (G, FOLDS + 1, d, K)
-    shrunken = covariance + SHRINK * torch.eye(own.shape[-1], dtype=own.dtype, device=own.device)
+    if sums.shape[1] > 1:
+        total = sums.sum(1, keepdim=True)
+        sums = torch.cat([total - sums, total], 1)  # without each fold, and with all
+    scales = _scales(view.cohort)
+    for name in SCALE[2:]:  # for the sums only
+        view.cohort.memory.pop(f"{PREFIX}{name}", None)
     salt = rnd.derive(view.cohort.keys, "sealed scores")
     table = view.cohort.rows
     chosen = []
     for g in range(view.cohort.size):
         columns = columns_of(view.rows[g], table.spans, table.numbers)
-        matrices = (shrunken[g], contrasts[g], covariance[g])
+        spread = covariance(own[g])
+        contrasts = _contrasts(*scales[g].means(sums[g]), present[g])  # (F, d, K)
         aim = None
         if table.spans is not None and contrasts.shape[-1] == 1:
-            aim = Aim(*matrices, own[g], columns, SPREAD)
-        unpushed = with_spread(_directions(*matrices[:2], view.blocks), covariance[g], SPREAD)
+            aim = Aim(shrunken(spread), contrasts, spread, own[g], columns, SPREAD)
+        plain = _directions(shrunken(spread), contrasts, view.blocks)
+        unpushed = with_spread(plain, spread, SPREAD)
         chosen.append(choose(own[g], columns, unpushed, aim, int(salt[g]), settings))
     grains = [found.grain for found in chosen]
     view.cohort.memory |= {
         f"{PREFIX}directions": torch.stack([found.directions for found in chosen]),
         f"{PREFIX}salt": salt,
-        f"{PREFIX}edges": _padded([grain.edges for grain in grains]),
-        f"{PREFIX}levels": _padded([grain.levels for grain in grains]),
-        f"{PREFIX}shares": _padded([grain.shares for grain in grains]),
+        f"{PREFIX}edges": _padded([grain.edges for grain in grains], MOST_LEVELS - 1),
+        f"{PREFIX}levels": _padded([grain.levels for grain in grains], MOST_LEVELS),
+        f"{PREFIX}shares": _padded([grain.shares for grain in grains], MOST_LEVELS),
         f"{PREFIX}flip": torch.tensor([grain.flip for grain in grains], dtype=torch.float64),
     }
 
@@ -229,24 +252,21 @@ def _directions(shrunken: Tensor, contrasts: Tensor, blocks: tuple[tuple[int, in
     return torch.cat(parts, -1)
 
 
-def _padded(tensors: list[Tensor]) -> Tensor:
-    """(K, L) each -> (G, K, largest L), NaN behind."""
-    width = max(tensor.shape[1] for tensor in tensors)
+def _padded(tensors: list[Tensor], width: int) -> Tensor:
+    """(K, L) each -> (G, K, width), NaN behind: of one shape, whoever else is asked with a member."""
     pad = torch.nn.functional.pad
     return torch.stack([pad(t, (0, width - t.shape[1]), value=torch.nan) for t in tensors])
 
 
-def _contrasts(used: Tensor, present: Tensor) -> Tensor:
-    """mu_z - mu (G, F, d, K) of sums used (G, F, Z, d + 1); 0 for a class that is not there."""
-    counts = used[..., -1:].double()
-    shown = (counts > 0) & (present > 0)[:, None, :, None]
-    means = used[..., :-1].double() * STEP / counts.clamp(min=1) - CLIP
-    if present.shape[1] > 2:
-        centre = (means * shown).sum(2, keepdim=True) / shown.sum(2, keepdim=True).clamp(min=1)
+def _contrasts(means: Tensor, counts: Tensor, present: Tensor) -> Tensor:
+    """mu_z - mu (F, d, K) of class means (F, Z, d) of `counts` (F, Z, 1) rows; 0 for a class that is
+    not there."""
+    shown = (counts > 0) & (present > 0)[:, None]
+    if len(present) > 2:
+        centre = (means * shown).sum(1, keepdim=True) / shown.sum(1, keepdim=True).clamp(min=1)
         return torch.where(shown, means - centre, 0.0).mT
-    rarer = counts[:, FOLDS, 1] <= counts[:, FOLDS, 0]  # (G, 1)
-    sign = torch.where(rarer[:, None], 1.0, -1.0) * shown.all(2)  # (G, F, 1)
-    return (sign * (means[:, :, 1] - means[:, :, 0]))[..., None]
+    sign = 1.0 if counts[-1, 1] <= counts[-1, 0] else -1.0  # from the commoner to the rarer
+    return (sign * shown.all(1) * (means[:, 1] - means[:, 0]))[..., None]
 
 
 def _leaving(cohort: Cohort, scores: Tensor, features: Tensor) -> Tensor:

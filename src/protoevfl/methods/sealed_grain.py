@@ -13,7 +13,7 @@ no direction stays within the bounds; then nothing is sent.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -34,7 +34,9 @@ CUTS: tuple[tuple[float, ...], ...] = (
     (0.85,),
     GROUPS,
 )
-DRAWN = (0.05, 0.1, 0.2, 0.4)  # shares of two groups' scores that are replaced by random ones
+MOST_DRAWN = 0.4  # share of scores that are replaced by random ones
+MORE_DRAWN = 0.01  # where the share that should do does not
+TRIES = 5  # candidates that are measured with draws
 ANY_LEVEL = 0  # a score that is cut nowhere
 MOST_LEVELS = max(len(cuts) for cuts in CUTS) + 1
 FIRST_PUSH, PUSH, TURNS = 0.06, 1.3, 22  # gamma in units of 1 / k' A^-1 k: first, factor, how often
@@ -180,31 +182,32 @@ def choose(
     tried = own[places]
     audit = Audit({name: column[places] for name, column in columns.items()}, settings)
     exact = tried @ unpushed[-1]
-    within = (
-        (_kept(found, tried, exact), found)
-        for found in _within_bounds(own, tried, audit, unpushed, aim, salt, settings)
-    )
-    useful = (pair for pair in within if pair[0] > LEAST_KEPT)
-    if aim is None:  # from fine to coarse
-        best = next(useful, None)
-    else:
-        best = max(useful, key=lambda pair: pair[0], default=None)
-    if best is not None:
-        return best[1]
-    for share in DRAWN:
-        drawn = Candidate(unpushed, Grain.of(own @ unpushed[-1], GROUPS, share, salt))
-        scores = audit.scores(tried, unpushed, drawn.grain)
-        if max(scores.values()) <= 1 and _kept(drawn, tried, exact) > LEAST_KEPT:
-            return drawn
-    name = max(scores, key=scores.__getitem__)
+    found: list[tuple[float, float, Candidate]] = []
+    for candidate, over in _candidates(own, tried, audit, unpushed, aim, salt, settings):
+        share = audit.to_draw(over)
+        kept = (1 - share) ** 2 * _kept(candidate, tried, exact)
+        if aim is None and not share and kept > LEAST_KEPT:  # from fine to coarse
+            return candidate
+        if kept > LEAST_KEPT and (candidate.grain.levels.shape[1] or not share):
+            found.append((kept, share, candidate))
+    best = sorted(found, key=lambda one: one[0], reverse=True)[:TRIES]
+    safest = sorted(found, key=lambda one: one[1])[:TRIES]  # those within the bounds come first
+    for _, share, candidate in best + safest:
+        while share < MOST_DRAWN:
+            drawn = replace(candidate, grain=replace(candidate.grain, flip=share))
+            over = audit.scores(tried, drawn.directions, drawn.grain)
+            if max(over.values()) <= 1:
+                return drawn
+            share += MORE_DRAWN
+    name = max(over, key=over.__getitem__)
     raise SelfAuditError(
-        f"even the coarsest scores would give away '{name}', {scores[name]:.1f} times what the "
+        f"even the coarsest scores would give away '{name}', {over[name]:.1f} times what the "
         f"bounds allow (sealed.most_of_number = {settings.most_of_number:g}, "
         f"sealed.most_of_category = {settings.most_of_category:g}); nothing is sent"
     )
 
 
-def _within_bounds(
+def _candidates(
     own: Tensor,
     tried: Tensor,
     audit: "Audit",
@@ -212,7 +215,9 @@ def _within_bounds(
     aim: "Aim | None",
     salt: int,
     settings: SealedSettings,
-) -> Iterator[Candidate]:
+) -> Iterator[tuple[Candidate, dict[str, float]]]:
+    """Each with what it gives away, as multiples of the bounds: for every cut, pushed step by step
+    until it is within them."""
     for cuts in settings.cuts:
         directions = unpushed
         first = Grain.of(own @ unpushed[-1], cuts, 0.0, salt)
@@ -222,9 +227,9 @@ def _within_bounds(
         for _ in range(TURNS if aim is not None else 1):
             grain = Grain.of(own @ directions[-1], cuts, 0.0, salt) if strength else first
             scores = audit.scores(tried, directions, grain)
+            yield Candidate(directions, grain), scores
             over = [name for name, score in scores.items() if score > 1]
             if not over:
-                yield Candidate(directions, grain)
                 break
             strength |= {name: max(FIRST_PUSH, PUSH * strength.get(name, 0.0)) for name in over}
             if aim is not None:
@@ -318,6 +323,15 @@ class Audit:
             for name, score in found.items():
                 worst[name] = max(worst[name], score / self.bound[name])
         return worst
+
+    def to_draw(self, over: Mapping[str, float]) -> float:
+        """The share of scores that must be drawn at random, given how often columns pass their
+        bounds: what a draw leaves of R^2 is (1 - share)^2, of a category 1 - share."""
+        kept = [
+            1.0 if score <= 1 else score ** (-0.5 if self.columns[name].is_floating_point() else -1)
+            for name, score in over.items()
+        ]
+        return 1 - min(kept, default=1.0)
 
     def rebuilt(self, sent: Tensor) -> dict[str, float]:
         """What is rebuilt of each column from what is sent (n, K)."""

@@ -6,12 +6,18 @@
     owner   c_i = E(2^((z_i - 1) block)), z_i the class of row i; E(0) for class 0
     party   P   = prod_i c_i^(A_i) E(mask)       A_i = sum_j a_ij 2^(slot j), mask uniform in 0..n-1
     owner   D(P) = mask + sum_i A_i 2^((z_i - 1) block) mod n: uniform, whatever the rows are
-    party   takes the mask off and reads sum_{i of class z} a_ij in slot j of block z - 1
+            adds whole-number noise to every slot
+    party   takes the mask off and reads sum_{i of class z} a_ij (+ noise) in slot j of block z - 1
 
-Packing: a number a_ij has LEVEL_BITS bits, a sum of at most MOST_ROWS of them fits a slot, the
-classes' blocks lie side by side and end below 2^(KEY_BITS - 1) <= n, so nothing carries over or
-wraps. One ciphertext per row does for all classes, and one per pack of features comes back. Class 0
-needs no block: a party knows its own total.
+Packing: a number a_ij lies in -LARGEST..LARGEST, a sum of at most MOST_ROWS of them and its noise
+in -2^(SLOT - 1)..2^(SLOT - 1) - 1: read after 2^(SLOT - 1) was added to every slot. The classes'
+blocks lie side by side and end below 2^(KEY_BITS - 1) <= n, so nothing carries over or wraps. One
+ciphertext per row does for all classes, and one per pack of features comes back. Class 0 needs no
+block: a party knows its own total.
+
+Noise: a Gaussian of sigma LARGEST, rounded, in every slot that a party may use. The sums are whole,
+so rounding is done to an exact Gaussian mechanism's release (post-processing). It is a function of
+(secret, fold, pack, slot): whoever asks again gets the same noise, and averages nothing out.
 
 What the party relies on: P is a uniform element of the whole group, so it tells the owner nothing,
 whatever c_i were sent, if gcd(n, phi(n)) = 1. The owner proves that with n-th roots of numbers that
@@ -34,15 +40,19 @@ from torch import Tensor
 
 from protoevfl.errors import UserError
 from protoevfl.messages import MessageError
+from protoevfl.privacy.defences.noise import SecretNoise
 
 KEY_BITS = 2048
 NUMBER_BYTES = KEY_BITS // 8  # of a number modulo n
 CIPHER_BYTES = 2 * NUMBER_BYTES  # of a number modulo n^2
-LEVEL_BITS = 11  # of a quantised feature
-FOLDS = 5  # parts of the shared rows that are summed apart
+LEVEL_BITS = 11  # of a quantised feature, its sign among them
+LARGEST = (1 << LEVEL_BITS - 1) - 1
 ROW_BITS = 17
 MOST_ROWS = 1 << ROW_BITS
 SLOT = LEVEL_BITS + ROW_BITS
+HALF = 1 << SLOT - 1
+MOST_NOISE = MOST_ROWS - 1  # in a slot: MOST_ROWS LARGEST + MOST_NOISE < HALF
+MOST_SIGMA = 10.0  # 12 of them fit
 ROOTS = 11  # of the proof: ROOTS log2(SMALL_PRIMES) > 128
 SMALL_PRIMES = 6370
 WINDOW = 4  # bits of an exponent that are handled together
@@ -76,6 +86,36 @@ def plain_sums(levels: Tensor, labels: Tensor, fold: Tensor, folds: int, classes
     place = fold * classes + labels
     sums = levels.new_zeros(folds * classes, levels.shape[1])
     return sums.index_add(0, place, levels).view(folds, classes, -1)
+
+
+# ---------------------------------------------------------------- noise
+
+
+def slot_noise(secret: bytes, sigma: float, fold: int, pack: int, classes: int) -> Tensor:
+    """Whole numbers (classes - 1, features of a pack) that are added to its slots."""
+    per = features_per_pack(classes)
+    drawn = SecretNoise(secret)(f"{fold}/{pack}", (classes - 1, per))
+    return (drawn * sigma * LARGEST).round().clamp(-MOST_NOISE, MOST_NOISE).long()
+
+
+def with_noise(sums: Tensor, secret: bytes, sigma: float) -> Tensor:
+    """Plain sums (folds, classes, d) as they are read after the owner has added its noise."""
+    folds, classes, features = sums.shape
+    noisy = sums.clone()
+    for k in range(folds):
+        drawn = [
+            slot_noise(secret, sigma, k, pack, classes) for pack in range(packs(features, classes))
+        ]
+        noisy[k, 1:] += torch.cat(drawn, 1)[:, :features].to(sums)
+    noisy[:, 0] = sums.sum(1) - noisy[:, 1:].sum(1)  # from the total, which the party knows
+    return noisy
+
+
+def add_noise(plain: int, noise: Tensor) -> int:
+    """A decrypted pack with noise (classes - 1, features of a pack) in its slots."""
+    slots = enumerate(noise.flatten().tolist())
+    total: int = plain + sum(number << SLOT * place for place, number in slots)
+    return total
 
 
 # ---------------------------------------------------------------- the owner's key
@@ -205,9 +245,9 @@ def sealed_sums(
     """Masked sums (folds, packs, CIPHER_BYTES) and the masks (folds, packs, NUMBER_BYTES).
 
     ciphertexts   (n, CIPHER_BYTES) of the rows' classes
-    levels        (n, d) int64, 0..2^LEVEL_BITS - 1
+    levels        (n, d) int64, -LARGEST..LARGEST
     """
-    if len(levels) > MOST_ROWS or int(levels.min()) < 0 or int(levels.max()) >> LEVEL_BITS:
+    if len(levels) > MOST_ROWS or int(levels.abs().max()) > LARGEST:
         raise UserError(
             f"sealed sums take at most {MOST_ROWS:,} shared rows of {LEVEL_BITS}-bit numbers"
         )
@@ -221,7 +261,7 @@ def sealed_sums(
         for start in range(0, levels.shape[1], per):
             progress("sums under encryption", k * levels.shape[1] + start, folds * levels.shape[1])
             columns = levels[rows, start : start + per].T.tolist()
-            product = _product(bases, columns, key.square)
+            product = _signed_product(bases, columns, key.square)
             mask = secrets.randbelow(key.n)
             masked.append(int(product * key.encrypt(mask) % key.square))
             masks.append(mask)
@@ -233,34 +273,43 @@ def sealed_sums(
 
 
 def unmasked_sums(
-    key: PublicKey, opened: Tensor, masks: Tensor, totals: Tensor, classes: int
+    key: PublicKey, opened: Tensor, masks: Tensor, totals: Tensor, classes: int, largest: int
 ) -> Tensor:
     """Sums (folds, classes, d) int64 from what the owner decrypted; MessageError where no labels
     could give them.
 
     opened, masks   (folds, packs, NUMBER_BYTES)
     totals          (folds, d) over all classes
+    largest         that a sum can be without noise
     """
     per = features_per_pack(classes)
-    features = totals.shape[1]
-    sums = totals.new_zeros(len(totals), classes, features)
+    slots = (classes - 1) * per
+    shift = sum(HALF << SLOT * place for place in range(slots))
+    sums = totals.new_zeros(len(totals), classes - 1, len(opened[0]) * per)
     for k in range(len(opened)):
         numbers = zip(tensor_numbers(opened[k]), tensor_numbers(masks[k]), strict=True)
         for pack, (number, mask) in enumerate(numbers):
             if number >= key.n:
                 raise MessageError("an opened sum lies outside the range of its key")
-            packed = (number - mask) % key.n
-            columns = range(pack * per, min(features, (pack + 1) * per))
-            for z in range(1, classes):
-                for j, column in enumerate(columns):
-                    place = ((z - 1) * per + j) * SLOT
-                    sums[k, z, column] = packed >> place & (1 << SLOT) - 1
-            if packed >> (classes - 1) * per * SLOT:
+            packed = (number - mask + shift) % key.n
+            read = [(packed >> place * SLOT & (1 << SLOT) - 1) - HALF for place in range(slots)]
+            if packed >> slots * SLOT or max(map(abs, read)) > largest + MOST_NOISE:
                 raise MessageError("opened sums that no labels could give")
-    sums[:, 0] = totals - sums[:, 1:].sum(1)
-    if bool((sums < 0).any()):
-        raise MessageError("opened sums that no labels could give")
-    return sums
+            sums[k, :, pack * per : (pack + 1) * per] = sums.new_tensor(read).view(-1, per)
+    sums = sums[..., : totals.shape[1]]
+    return torch.cat([(totals - sums.sum(1))[:, None], sums], 1)
+
+
+def _signed_product(bases: Sequence[int], columns: Sequence[Sequence[int]], modulus: int) -> Any:
+    """`_product` of columns in -LARGEST..LARGEST: of all exponents LARGEST higher, over the bases'
+    product to the power of that."""
+    gmpy2 = _gmpy2()
+    raised = [[level + LARGEST for level in column] for column in columns]
+    every = gmpy2.mpz(1)
+    for base in bases:
+        every = every * base % modulus
+    excess = sum(LARGEST << SLOT * place for place in range(len(columns)))
+    return _product(bases, raised, modulus) * gmpy2.powmod(every, -excess, modulus) % modulus
 
 
 def _product(bases: Sequence[int], columns: Sequence[Sequence[int]], modulus: int) -> Any:

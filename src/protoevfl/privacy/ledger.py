@@ -34,8 +34,8 @@ from protoevfl.privacy import bounds
 
 Direction = Literal["down", "up"]
 PROTECTS = {
-    "down": "each label of an aligned row, against the party that receives the prototypes (replace "
-    "one label)",
+    "down": "each label of an aligned row, against the party that receives the prototypes or, if it "
+    "keeps to the protocol, the class sums of the sealed level (replace one label)",
     "up": "the columns behind each row's own numbers, against the label owner (replace one row; what "
     "training on the row changed in the network is not covered)",
 }
@@ -127,6 +127,13 @@ class Ledger:
                     f"make it {after:.2f}; stop here, allow fewer releases (privacy.releases), or "
                     "add more noise"
                 )
+
+    def others(self, start: str, name: str, party: int) -> bool:
+        """Whether this run holds another release to the party whose name begins so."""
+        if self.path is not None and self.path.exists():
+            self.entries = _read(self.path)
+        names = {e.name for e in self._of((party,), "down") if e.name.startswith(start)}
+        return bool(names - {name})
 
     def epsilon(self, party: int, direction: Direction) -> float:
         """What has been spent on this party in this direction, at the ledger's delta."""

@@ -43,6 +43,7 @@ from protoevfl.privacy.ledger import Ledger
 from protoevfl.validation import from_dotted
 
 SEALED_EPSILON = 3.0  # of sealed labels where label_epsilon says nothing
+SUM_NOISE = 2.0  # on sealed sums where sum_noise says nothing
 MOST_SUMS = 4096  # ciphertexts in one answer: decrypting them takes a minute
 
 
@@ -61,6 +62,8 @@ class PrivacySettings:
     # the paper's noise on prototypes as they are: no guarantee, for its tables
     prototype_kappa: float = 0.0
     label_epsilon: float | None = None  # randomised response on the labels prototypes are made of
+    # on sums of sealed labels, in lengths of a row of norm 1; 2 unless set, images 0
+    sum_noise: float | None = None
     # encrypt sealed labels in a simulation too: the same sums, slower; between companies always on
     encrypt: bool = False
     min_class_count: int = 0  # classes with fewer labels are not shown; 5 on own rows
@@ -85,6 +88,11 @@ class PrivacySettings:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UserError(f"privacy.{name} must be above 0, not {value!r}")
+        if self.sum_noise is not None and not 0 <= self.sum_noise <= encrypted_sums.MOST_SIGMA:
+            raise UserError(
+                f"privacy.sum_noise must lie between 0 and {encrypted_sums.MOST_SIGMA:g}, not "
+                f"{self.sum_noise!r}"
+            )
         if not 0 < self.delta < 1:
             raise UserError(f"privacy.delta must lie between 0 and 1, not {self.delta!r}")
 
@@ -92,6 +100,24 @@ class PrivacySettings:
     def sealed_epsilon(self) -> float:
         """Of the labels that a sealed run encrypts: they are always randomised."""
         return self.label_epsilon or SEALED_EPSILON
+
+    @property
+    def sealed_noise(self) -> float:
+        """Sigma of the noise on the sums of a sealed run."""
+        return SUM_NOISE if self.sum_noise is None else self.sum_noise
+
+    def sealed_bound(self, classes: int, receivers: int = 1) -> float:
+        """The best possible rate of right guesses of one label by `receivers` parties that keep to the
+        protocol, from what they got at the sealed level.
+
+        >>> round(PrivacySettings().sealed_bound(2), 3), round(PrivacySettings().sealed_bound(2, 2), 3)
+        (0.638, 0.691)
+        """
+        distance = bounds.mu(self.sealed_noise, sum_sensitivity(classes), receivers)
+        # of two classes; more of them are no easier to tell apart
+        by_noise = bounds.guess(distance / 2**0.5, classes)
+        whatever = bounds.randomised_response_guess(self.sealed_epsilon, classes)
+        return min(by_noise, whatever)
 
     @property
     def guards_labels(self) -> bool:
@@ -118,6 +144,12 @@ class PrivacySettings:
         if self.label_epsilon is None:
             return by_noise
         return min(by_noise, bounds.randomised_response_guess(self.label_epsilon, classes))
+
+
+def sum_sensitivity(classes: int) -> float:
+    """How far one label moves sums of rows of norm at most 1 and the class counts: of two classes
+    the sums of one are released, of more those of all but the first."""
+    return 2**0.5 if classes == 2 else 2.0
 
 
 @dataclass
@@ -155,7 +187,7 @@ class OwnerGuard:
                 "gradients are made of labels row by row and no defence covers them; use proto_evfl"
             )
         if isinstance(request, OpenLabels):
-            return self._sealed(request)
+            return self._sealed(party, request)
         if not isinstance(request, Learn):
             return request
         return self._rewrite(
@@ -168,7 +200,7 @@ class OwnerGuard:
         """The reply as the owner may use it: clipped, class numbers restored, remembered for the
         next release."""
         if isinstance(reply, SealedSums):
-            return self._opened(reply)
+            return self._opened(party, reply)
         if party == self.active or not isinstance(reply, Embeddings | Learned):
             return reply
         if self.settings.clip is not None:
@@ -181,16 +213,20 @@ class OwnerGuard:
             self.memory[f"guard.upload.{party}"] = reply.values
         return reply
 
-    def _sealed(self, request: OpenLabels) -> SealedLabels | OpenLabels:
+    def _sealed(self, party: int, request: OpenLabels) -> SealedLabels | OpenLabels:
         """Randomised labels, encrypted unless a simulation does without; small classes withheld."""
         labels = self.randomised[request.rows]
         counts = torch.bincount(self.labels, minlength=self.classes).to(request.present)
         present = request.present * (counts >= max(1, self.settings.min_class_count))
+        sigma = self.settings.sealed_noise
         if not self.settings.encrypt:
-            return replace(request, labels=labels, present=present)
+            secret = self._noise_secret(party).hex() if sigma else ""
+            self._charge_sums(party, "plain")
+            return replace(request, labels=labels, present=present, sigma=sigma, noise=secret)
         numbers = encrypted_sums.numbers_tensor
         size = encrypted_sums.NUMBER_BYTES
         return SealedLabels(
+            sigma,
             numbers([self._private_key.public.n], size)[0],
             numbers(self._private_key.proof(), size),
             self._ciphertexts[request.rows.cpu()],
@@ -211,9 +247,28 @@ class OwnerGuard:
         """A resumed run repeats its key and ciphertexts; other labels get other ones."""
         return self.noise.raw(f"sealed/{digest(self.randomised)}/{name}", count)
 
-    def _opened(self, reply: SealedSums) -> OpenedSums:
-        """Decrypted, still under the party's mask. Whatever a party put there, it learns no more
-        than the randomised labels."""
+    def _noise_secret(self, party: int) -> bytes:
+        """Of the noise on a party's sums, whatever it asks and however often."""
+        return self._key_bytes(f"noise/{party}", 32)
+
+    def _charge_sums(self, party: int, answer: str) -> None:
+        """One answer of each party is opened in a run; the same again is the same release."""
+        if not self.settings.sealed_noise:
+            return
+        name = f"class sums/{digest(self.randomised)}"
+        if self.ledger.others(f"{name}/", f"{name}/{answer}", party):
+            raise MessageError("sums of this run's labels were opened already; that is done once")
+        self.ledger.charge(
+            f"{name}/{answer}",
+            party=party,
+            direction="down",
+            sigma=self.settings.sealed_noise,
+            sensitivity=sum_sensitivity(self.classes),
+        )
+
+    def _opened(self, party: int, reply: SealedSums) -> OpenedSums:
+        """Decrypted, still under the party's mask, with noise. Whatever a party put there, it learns
+        no more than the randomised labels."""
         folds, packs, width = reply.sums.shape
         if folds * packs > MOST_SUMS or width != encrypted_sums.CIPHER_BYTES:
             raise MessageError(
@@ -222,7 +277,14 @@ class OwnerGuard:
             )
         numbers = encrypted_sums.tensor_numbers(reply.sums.flatten(0, 1))
         self._private_key.public.check_ciphertexts(numbers)
+        self._charge_sums(party, digest(reply.sums))
         plain = [self._private_key.decrypt(number) for number in numbers]
+        if sigma := self.settings.sealed_noise:
+            secret, n = self._noise_secret(party), self._private_key.public.n
+            for i, number in enumerate(plain):
+                place = divmod(i, packs)  # fold, pack
+                noise = encrypted_sums.slot_noise(secret, sigma, *place, self.classes)
+                plain[i] = encrypted_sums.add_noise(number, noise) % n
         opened = encrypted_sums.numbers_tensor(plain, encrypted_sums.NUMBER_BYTES)
         return OpenedSums(opened.view(folds, packs, -1))
 

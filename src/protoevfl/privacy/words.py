@@ -49,8 +49,8 @@ SEALED = (
     "Of each shared row, and of each row to be predicted, the parties sent one score per class in a "
     'few steps (columns = "sealed"); how much these tell of each column is measured below. OpenLabels '
     "stands for SealedLabels, SealedSums and OpenedSums: a simulation sums randomised labels without "
-    "encryption, which gives the same numbers, and the attacks see no more than those sums. Exact "
-    "labels, columns, row ids and model weights do not cross."
+    "encryption, which gives the same numbers with the same noise, and the attacks see no more than "
+    "those sums. Exact labels, columns, row ids and model weights do not cross."
 )
 GRADIENTS = (
     "Gradients are made of labels, row by row: whoever receives them can read the labels off them."
@@ -357,6 +357,14 @@ def guarantee(facts: Facts) -> tuple[str | Table, ...]:
             f"{percent(1 / facts['classes'])}, classes taken to be equally likely); all passive "
             f"parties together with at most {percent(facts['coalition_guess_bound'])}."
         )
+        if facts.get("honest_bounds") and facts["honest_bounds"][0] < facts["guess_bound"]:
+            alone, together = (percent(bound) for bound in facts["honest_bounds"])
+            lines.append(
+                "A party that keeps to the protocol sums rows of bounded length and gets the label "
+                f"owner's noise on them: it guesses right with at most {alone}, all passive parties "
+                f"together with at most {together}. A party that makes its rows up is held by the "
+                "bound above alone."
+            )
     else:
         lines.append(
             "There is no guarantee for labels: what holds back an attacker here is only what is "

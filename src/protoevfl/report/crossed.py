@@ -8,6 +8,7 @@ from typing import Any
 from protoevfl.artifacts.run_dir import Run
 from protoevfl.privacy import words
 from protoevfl.privacy.levels import LEVELS
+from protoevfl.privacy.policy import settings_from
 from protoevfl.report.parts import NOTHING, Part, Section, Table, Terms, Words, listed
 
 ANONYMOUS = (
@@ -88,6 +89,12 @@ def _labels(run: Run) -> str:
         )
     if any(words.kind_of(name) == "gradients" for name in traffic["by_type"]):
         return words.GRADIENTS
+    if {"sealed", "labels"} & set(map(words.kind_of, traffic["by_type"])):
+        epsilon = settings_from(run.manifest["privacy"]).sealed_epsilon
+        return (
+            "Labels were randomised before anything was made of them, and how little that tells of a "
+            f"single one is proven, whatever a party does: epsilon {epsilon:g}. {_odds(epsilon)}"
+        )
     spent: Mapping[str, float] = owner.metrics.get("epsilon") or {}
     finite = {int(m): value for m, value in spent.items() if math.isfinite(value)}
     if not finite:
@@ -97,11 +104,16 @@ def _labels(run: Run) -> str:
         )
     delta = run.manifest["privacy"]["delta"]
     each = listed([f"{names[m]} {value:.2f}" for m, value in finite.items()])
-    most = math.exp(max(finite.values()))
     return (
         "What was sent carries noise, and how little it tells of a single label is proven: "
-        f"epsilon {each} (delta {delta:g}). In words: the odds of any guess about one row's label "
-        f"grow at most {most:.1f} times by it."
+        f"epsilon {each} (delta {delta:g}). {_odds(max(finite.values()))}"
+    )
+
+
+def _odds(epsilon: float) -> str:
+    return (
+        "In words: the odds of any guess about one row's label grow at most "
+        f"{math.exp(epsilon):.1f} times by it."
     )
 
 

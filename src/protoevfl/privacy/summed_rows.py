@@ -1,0 +1,88 @@
+"""What a party sums at the sealed level, as whole numbers; the last column counts rows.
+
+    exact sums   z = (x - mean) / spread, clipped at CLIP; FOLDS parts of the shared rows
+    noisy sums   u = (C + SHRINK I)^(-1/2) z, its length clipped at its median; one part
+
+Noise hides one row among the others if no row weighs more than another: so u has a bounded length,
+and the most typical rows have it. Whitened, its numbers are the ones the score needs: for class means
+m of u the direction (C + SHRINK I)^-1 (mu_1 - mu_0) is (C + SHRINK I)^(-1/2) (m_1 - m_0), and the noise
+is spread over all directions alike. A row of length 1 moves such a score by 1 / sigma of its noise, so
+its own label hardly shows in it and one part does for all rows.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from protoevfl.privacy.encrypted_sums import LARGEST
+
+CLIP = 4.0  # standard deviations
+FLOOR = 0.05  # added to a feature's spread: rare categories do not weigh more for being rare
+SHRINK = 3.0  # added to the eigenvalues of the covariance of standardised features
+FOLDS = 5  # parts of the shared rows that are summed apart, where the sums are exact
+
+
+def folds_at(sigma: float) -> int:
+    """Parts that are summed apart."""
+    return 1 if sigma else FOLDS
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How features (n, d) of a party become what it sums, learnt from its own rows."""
+
+    mean: Tensor  # (d,)
+    spread: Tensor  # (d,)
+    # for noisy sums: (C + SHRINK I)^(-1/2), (d, d), and the median length of whitened rows
+    root: Tensor | None = None
+    length: Tensor | None = None
+
+    @classmethod
+    def of(cls, own: Tensor, noisy: bool) -> "Scale":
+        own = own.double()
+        exact = cls(own.mean(0), own.std(0) + FLOOR)
+        if not noisy:
+            return exact
+        z = exact.standardised(own)
+        # on the CPU: the same on every device
+        values, vectors = torch.linalg.eigh(shrunken(covariance(z)).cpu())
+        root = (vectors / values.sqrt() @ vectors.T).to(z)
+        length = (z @ root).norm(dim=1).median().clamp(min=1e-9)
+        return cls(exact.mean, exact.spread, root, length)
+
+    def standardised(self, features: Tensor) -> Tensor:
+        """(n, d), clipped."""
+        return ((features.double() - self.mean) / self.spread).clamp(-CLIP, CLIP)
+
+    def levels(self, features: Tensor) -> Tensor:
+        """(n, d + 1) int64 in -LARGEST..LARGEST; rounded towards 0, so that no row gets longer."""
+        z = self.standardised(features)
+        if self.root is None or self.length is None:
+            steps = (z * (LARGEST / CLIP)).round().long()
+            return torch.cat([steps, torch.ones_like(steps[:, :1])], 1)
+        u = z @ self.root
+        x = u / u.norm(dim=1, keepdim=True).clamp(min=float(self.length))
+        return (torch.cat([x, torch.ones_like(x[:, :1])], 1) * LARGEST).trunc().long()
+
+    def means(self, sums: Tensor) -> tuple[Tensor, Tensor]:
+        """Means (..., d) of standardised features and counts (..., 1) from sums (..., d + 1)."""
+        if self.root is None or self.length is None:
+            counts = sums[..., -1:].double()
+            return sums[..., :-1] * (CLIP / LARGEST) / counts.clamp(min=1), counts
+        counts = sums[..., -1:].double() / LARGEST
+        u = sums[..., :-1].double() * (self.length / LARGEST) / counts.clamp(min=1)
+        return torch.linalg.solve(self.root, u, left=False), counts
+
+
+def covariance(z: Tensor) -> Tensor:
+    """C (d, d) of rows (n, d)."""
+    centred = z - z.mean(0)
+    return centred.T @ centred / len(z)
+
+
+def shrunken(covariance: Tensor) -> Tensor:
+    """C + SHRINK I."""
+    return covariance + SHRINK * torch.eye(
+        len(covariance), dtype=covariance.dtype, device=covariance.device
+    )
