@@ -39,7 +39,7 @@ class UnseenSettings:
     # fewer rows to be predicted: what an earlier batch taught decides, else the head
     least_rows: int = 200
     kept_rows: int = 1_000  # of a batch, for single rows later
-    open_bar: float = 1.44  # evidence from which a class nobody named is believed
+    open_bar: float = 1.32  # evidence from which a class nobody named is believed
 
 
 # ---------------------------------------------------------------- at a party
