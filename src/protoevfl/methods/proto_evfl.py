@@ -596,8 +596,8 @@ class ProtoEVFL:
             logits = shared.clamp(min=1e-12).log().double().cpu().numpy()
             rates = log_rates(owner.labels, owner.classes).exp().double().cpu().numpy()
             owner.cache[key] = torch.from_numpy(class_shift(logits, rates)).to(p)
-        shift: Tensor = owner.cache[key]
-        return (p.clamp(min=1e-12).log() + shift).softmax(1)
+        natural: Tensor = (p.clamp(min=1e-12).log() + owner.cache[key]).softmax(1)
+        return natural
 
     def decide_by_batch(self, owner: LabelOwner, f: Tensor, here: Tensor) -> Tensor:
         """Images at the sealed level: scores in the place of embeddings, the batch teaches too."""
