@@ -75,3 +75,36 @@ def test_limits_begin_anew_with_the_minute_and_the_day(path: Path) -> None:
         callers.count_rows(entry, 1)
     now[0] = api_keys.DAY_S
     callers.count_rows(entry, 5)
+
+
+def test_rows_of_a_day_hold_over_a_restart(path: Path) -> None:
+    """Never fewer than were asked for, at most a hundredth of the day more."""
+    now = [10.0]
+    entry = api_keys.Entry("a", "", "", rows_per_day=1000)
+    for asked in (1, 9, 10, 11, 500):
+        path.with_name(api_keys.USED).unlink(missing_ok=True)
+        callers = Callers(path, lambda: now[0])
+        for _ in range(asked):
+            callers.count_rows(entry, 1)
+        again = Callers(path, lambda: now[0])
+        with pytest.raises(TooManyError):
+            again.count_rows(entry, 1000 - asked + 1)
+        again.count_rows(entry, 1000 - asked - 10)
+    now[0] = api_keys.DAY_S
+    Callers(path, lambda: now[0]).count_rows(entry, 1000)
+
+
+def test_few_writes_book_many_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr(api_keys.durable, "write", lambda *found: written.append(found))
+    callers = Callers(path)
+    entry = api_keys.Entry("a", "", "", rows_per_day=10_000)
+    for _ in range(1_000):
+        callers.count_rows(entry, 1)
+    assert 5 <= len(written) <= 12
+
+
+def test_a_damaged_account_is_said(path: Path) -> None:
+    path.with_name(api_keys.USED).write_text("[1]")
+    with pytest.raises(UserError, match="is damaged; remove it"):
+        Callers(path)

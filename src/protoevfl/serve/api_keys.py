@@ -21,6 +21,8 @@ from protoevfl.deploy import durable
 from protoevfl.errors import UserError
 
 FILE = "api_keys.json"
+USED = "api_keys_used.json"  # rows of today by caller, booked ahead
+AHEAD = 100  # of a day's rows, the hundredth part is booked at a time
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 DAY_S = 24 * 3600.0
 _NOBODY = "0" * 64  # compared with where there is no such name, so that it takes as long
@@ -87,17 +89,32 @@ def _hash(salt: str, secret: str) -> str:
 
 @dataclass
 class Callers:
-    """Who may ask, and what each has asked so far; the file is read anew when it changed."""
+    """Who may ask, and what each has asked so far; the file is read anew when it changed.
+
+    Rows of a day hold over restarts: they are booked ahead, on disk before they are asked for, and
+    what was booked and not used is used up by a restart.
+    """
 
     path: Path
     clock: Callable[[], float] = time.time
     _used: dict[str, list[float]] = field(default_factory=dict)  # minute, requests, day, rows
+    _booked: dict[str, tuple[float, float]] = field(default_factory=dict)  # day, rows
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._stamp = -1
         self._entries: dict[str, Entry] = {}
         self.entries()
+        booked = self.path.with_name(USED)
+        if booked.exists():
+            try:
+                facts = json.loads(booked.read_text())
+                self._booked = {
+                    str(n): (float(day), float(rows)) for n, (day, rows) in facts.items()
+                }
+            except (OSError, ValueError, TypeError, AttributeError):
+                raise UserError(f"{booked} is damaged; remove it to begin the day anew") from None
+        self._used = {name: [0, 0, day, rows] for name, (day, rows) in self._booked.items()}
 
     def entries(self) -> dict[str, Entry]:
         stamp = self.path.stat().st_mtime_ns if self.path.exists() else 0
@@ -135,7 +152,17 @@ class Callers:
                     f"{entry.name}: {int(used[3]):,} of {entry.rows_per_day:,} rows a day are used, "
                     f"{rows:,} more were asked for"
                 )
+            self._book(entry, used[2], used[3] + rows)
             used[3] += rows
+
+    def _book(self, entry: Entry, day: float, rows: float) -> None:
+        """See that so many rows of the day are on disk, with some to come."""
+        if self._booked.get(entry.name, (-1.0, 0.0)) >= (day, rows):
+            return
+        ahead = min(rows + entry.rows_per_day // AHEAD, entry.rows_per_day)
+        booked = {**self._booked, entry.name: (day, ahead)}
+        durable.write(self.path.with_name(USED), json.dumps(booked).encode())
+        self._booked = booked
 
     def _of(self, entry: Entry) -> list[float]:
         now = self.clock()
