@@ -17,7 +17,7 @@ from protoevfl.deploy.job_file import complete
 from protoevfl.deploy.lead import LostError
 from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.methods import joint, own_model
+from protoevfl.methods import own_model
 from protoevfl.pipeline.predict import predict, write_predictions
 from protoevfl.pipeline.simulate import train_files
 from tests.deploy.test_site_job import Companies, job, status
@@ -42,7 +42,6 @@ SPEC = complete(
 @pytest.fixture(autouse=True)
 def _few_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_model, "BOOSTING", ({"max_iter": 5, "min_samples_leaf": 5},))
-    monkeypatch.setattr(joint, "LAMBDAS", joint.LAMBDAS[:2])
 
 
 def companies(folder: Path, spec: JobSpec = SPEC) -> Companies:

@@ -18,7 +18,7 @@ from protoevfl.federation.party import Party
 from protoevfl.head import HeadSettings, probabilities, train_head
 from protoevfl.messages import Describe, Embed, Learn, Learned, Message, SendFeatures, WarmUp
 from protoevfl.method import PartyError, Report
-from protoevfl.methods import joint, own_model
+from protoevfl.methods import own_model
 from protoevfl.methods.own_model import own_scores
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.rounds import pseudo_labels
@@ -208,7 +208,6 @@ class TestEveryLabel:
     @pytest.fixture(autouse=True)
     def _few_fits(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(own_model, "BOOSTING", ({"max_iter": 3, "min_samples_leaf": 2},))
-        monkeypatch.setattr(joint, "LAMBDAS", joint.LAMBDAS[:2])
 
     def tables(self, kind: str, further: int = 0) -> list[PartyTable]:
         if kind == "images":

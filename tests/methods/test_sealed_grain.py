@@ -54,6 +54,16 @@ def test_levels_are_the_nearest_and_draws_repeat_for_the_same_row() -> None:
     assert not torch.equal(first, other)
 
 
+@pytest.mark.parametrize("cuts", [(0.5,), (0.25, 0.5, 0.75), (0.2, 0.4, 0.6, 0.8)])
+def test_a_row_has_the_same_level_however_its_score_is_rounded(cuts: tuple[float, ...]) -> None:
+    """Scores of bins repeat, and quantiles lie on them: no edge does."""
+    scores = torch.randint(7, (400, 2), generator=torch.Generator().manual_seed(5)) / 7.0 + 0.1
+    grain = Grain.of(scores, cuts, 0.0, 0)
+    for factor in (1 - 1e-6, 1 + 1e-6):
+        assert torch.equal(grain(scores * factor, scores), grain(scores, scores))
+    assert len(grain(scores, scores).unique()) > len(cuts)
+
+
 def test_two_groups_are_found_where_most_rows_have_the_lowest_score() -> None:
     scores = (torch.arange(100) >= 70).double()[:, None]
     assert Grain.of(scores, GROUPS, 0.0, 1).levels.tolist() == [[0.0, 1.0]]

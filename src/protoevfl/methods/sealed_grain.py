@@ -99,6 +99,7 @@ class Grain:
             edges = _between_groups(own)
         else:
             edges = torch.quantile(own, own.new_tensor(cuts), 0).T.contiguous()
+        edges = _off_scores(own, edges)
         place = _reached(own, edges)
         member = torch.nn.functional.one_hot(place, len(cuts) + 1).to(own)  # (n, K, L)
         shares = member.mean(0)
@@ -121,6 +122,21 @@ class Grain:
 def _reached(numbers: Tensor, edges: Tensor) -> Tensor:
     """(n, K), (K, E) -> (n, K): how many edges a number reaches."""
     return (numbers[..., None] >= edges).sum(-1)
+
+
+def _off_scores(scores: Tensor, edges: Tensor) -> Tensor:
+    """Edges (K, E) half way between the own scores (n, K) on both sides of them.
+
+    Rows of the same bins have the same score but for rounding, which differs with how many rows are
+    computed at once: an edge on such a score would answer the same row in two ways.
+    """
+    spread = scores.amax(0) - scores.amin(0)
+    just_below = edges - 1e-4 * spread[:, None]
+    reached = scores[..., None] >= just_below  # (n, K, E)
+    above = torch.where(reached, scores[..., None], torch.inf).amin(0)
+    below = torch.where(reached, -torch.inf, scores[..., None]).amax(0)
+    between = (above + below) / 2
+    return torch.where(between.isfinite(), between, just_below)
 
 
 def _between_groups(scores: Tensor, turns: int = 50) -> Tensor:
