@@ -288,6 +288,22 @@ def test_examples_and_attributes_name_unseen_classes(
         predict(unlabelled, inputs, examples={"maybe": ids[0]})
 
 
+def test_classes_that_nothing_names_are_said_to_be_either(
+    unlabelled: Run, new: dict[str, Path], tmp_path: Path
+) -> None:
+    """Rows of two classes without labels are told apart, which is which is not known."""
+
+    def said(**names: Any) -> set[str]:
+        return set(predict(unlabelled, new, **names).table()["class"].to_pylist())
+
+    (tmp_path / "a.csv").write_text("no,0,1\nyes,1,0\nmaybe,2,-1\nnever,-1,2\n")
+    assert said() & {"maybe", "never"} == set()
+    assert said() <= {"no", "yes", "maybe or never"}
+    owner = unlabelled.need_owner()
+    assert owner.class_names({2}) == owner.classes  # the other one by elimination
+    assert said(attributes=tmp_path / "a.csv") <= {"no", "yes", "maybe", "never"}
+
+
 def test_bad_examples_are_one_clear_line(
     unlabelled: Run, run: Run, new: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ rows are those it received while it measured itself; with them every subset of p
 measured again without any file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -142,6 +142,16 @@ class StoredOwner:
     def choose(self, probabilities: Tensor) -> Tensor:
         """Classes (n,) of probabilities (n, Z), by the run's rule."""
         return decisions.choose(probabilities, self.decision, torch.tensor(self.rates))
+
+    def class_names(self, named: Collection[int] = ()) -> tuple[str, ...]:
+        """What a row of each class is said to be. Two and more classes without labels that nothing
+        names (`named`: those that an example or attributes name) are "a or b": their rows are told
+        apart, but not which of the groups is which class."""
+        nameless = [z for z in self.unseen if z not in named]
+        if len(nameless) < 2:  # one is known by elimination
+            return self.classes
+        either = " or ".join(self.classes[z] for z in nameless)
+        return tuple(either if z in nameless else name for z, name in enumerate(self.classes))
 
     def evaluate(self, probabilities: Tensor, labels: Tensor) -> dict[str, Any]:
         """The figures of a record, with the classes that the run's rule chooses."""

@@ -65,6 +65,7 @@ class Predictions:
     embeddings: dict[int, Tensor]
     own: Tensor | None = None  # (n, ...) the active party's encoded rows
     choice: Tensor | None = None  # (n,) classes by the run's rule; None: the likeliest
+    said: tuple[str, ...] = ()  # what a row of each class is said to be; (): its name
 
     def table(self) -> Any:
         """id column(s), class, p_<class> ..., parties (joined by +)."""
@@ -72,7 +73,7 @@ class Predictions:
 
         columns = {name: self.id_table[name] for name in self.id_table.column_names}
         choice = self.probabilities.argmax(1) if self.choice is None else self.choice
-        names = np.array(self.classes, object)[choice.numpy()]
+        names = np.array(self.said or self.classes, object)[choice.numpy()]
         columns[free("class", columns)] = pa.array(names, pa.string())
         for z, name in enumerate(self.classes):
             columns[free(f"p_{name}", columns)] = pa.array(self.probabilities[:, z].numpy())
@@ -172,7 +173,15 @@ def predict(
     embeddings = {i.party.index: i.embeddings for i in read}
     encoded = read[0].encoded  # the active party's input comes first
     own = None if encoded is None else encoded[place[0].clamp(min=0)]
-    return predict_rows(owner, ids, id_table, embeddings, place, own, shown, class_attributes)
+    predicted = predict_rows(owner, ids, id_table, embeddings, place, own, shown, class_attributes)
+    if predicted.said != owner.classes:
+        either = next(text for text, name in zip(predicted.said, owner.classes) if text != name)
+        observer.note(
+            f"nothing says which rows are of which class without labels: their class is '{either}', "
+            "and the probabilities of these are of groups in no known order; name them with "
+            "--example CLASS=ID or --attributes FILE.csv"
+        )
+    return predicted
 
 
 def present_parties(owner: StoredOwner, place: Mapping[int, Tensor]) -> Tensor:
@@ -214,6 +223,7 @@ def predict_rows(
         embeddings,
         own,
         owner.choose(probabilities),
+        owner.class_names(owner.unseen if attributes is not None else (examples or {})),
     )
 
 

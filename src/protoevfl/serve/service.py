@@ -141,11 +141,12 @@ class Model:
         with self._computing:
             probabilities = owner.probabilities(embeddings, present, own)
         choice = owner.choose(probabilities).tolist()
+        names_of_classes = owner.class_names()
         missing = self._missing(ids, lines, absent)
         return [
             Answer(
                 rows[k].id,
-                owner.classes[choice[k]],
+                names_of_classes[choice[k]],
                 dict(zip(owner.classes, probabilities[k].tolist(), strict=True)),
                 tuple(name for m, name in enumerate(names) if present[m, k]),
                 missing[k],
