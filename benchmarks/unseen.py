@@ -28,6 +28,7 @@ from protoevfl.cli.option_values import whole_numbers
 from protoevfl.core import metrics
 from protoevfl.federation.federation import Federation
 from protoevfl.methods.batch import batch_of, one_class_more
+from protoevfl.methods.deciding import decide, something_unseen
 from protoevfl.methods.proto_evfl import ProtoEVFL
 
 
@@ -47,13 +48,13 @@ def figures(
     f, truth = f[:, order.to(f.device)], world.labels.query[order]
     owner = replace(owner, examples={})  # their rows have moved
     start = time.perf_counter()
-    method.decide(owner, f, everyone).cpu()
+    decide(method, owner, f, everyone).cpu()
     found: dict[str, Any] = {"predict_seconds": time.perf_counter() - start}
     undeclared = replace(owner, unseen=(), rare=(), open=True, memory=dict(owner.memory))
     another = one_class_more(undeclared)
     aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
     batch = batch_of(another, aligned, f, everyone, width, method.unseen)
-    method.something_unseen(another, batch)
+    something_unseen(another, batch, method.unseen.open_bar)
     memory, pools = undeclared.memory, owner.memory.get("strength")
     found["open"] = {
         "fires": bool(memory["open_fires"]),
@@ -62,15 +63,15 @@ def figures(
     }
     if not unseen:
         return found
-    alone = method.decide(replace(undeclared, open=False), f, everyone)
+    alone = decide(method, replace(undeclared, open=False), f, everyone)
     found["without_slot"] = metrics.evaluate(alone.cpu(), truth, unseen)["seen_accuracy"]
     if not single:
         return found
     half = f.shape[1] // 2
     later = replace(owner, memory=dict(owner.memory))
-    method.decide(later, f[:, :half], everyone)
-    few = [method.decide(later, part, everyone) for part in f[:, half:].split(100, dim=1)]
-    batch = method.decide(later, f[:, half:], everyone)
+    decide(method, later, f[:, :half], everyone)
+    few = [decide(method, later, part, everyone) for part in f[:, half:].split(100, dim=1)]
+    batch = decide(method, later, f[:, half:], everyone)
     found["single_rows"] = {
         "harmonic_mean": metrics.evaluate(torch.cat(few).cpu(), truth[half:], unseen)[
             "harmonic_mean"

@@ -8,7 +8,6 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.head import HeadNet, probabilities, train_head
 from protoevfl.methods import batch
 from protoevfl.methods.guesses import Found
-from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.unseen import UnseenSettings
 from tests.methods.three_classes import QUICK, D, M, Z, owner, rows
 
@@ -279,19 +278,3 @@ def test_more_rows_than_can_teach_at_once_are_sampled() -> None:
     few = UnseenSettings(self_training=0.3, batch_rows=80)
     p = predicted(owner(labels, unseen=(2,)), f, query, few)
     assert (p.argmax(1) == truth).float().mean() > 0.9
-
-
-def test_a_class_nobody_named_gets_a_last_column_where_there_is_evidence_enough() -> None:
-    f, labels = rows([20, 20, 0], 5)
-    query, truth = rows([150, 150, 100], 6)
-    for bar, fires in ((0.0, True), (9.0, False)):
-        settings = UnseenSettings(self_training=0.3, open_bar=bar)
-        method = ProtoEVFL(unseen=settings, width=D)
-        me = LabelOwner(labels, 2, (0, 1), key=7, open=True)
-        me.memory |= {"embeddings": f, "prototypes": torch.zeros(M, 2, D)}
-        p = method.decide(me, query, ALL)
-        assert p.shape == (400, 3)
-        assert bool(me.memory["open_fires"]) is fires
-        assert (p[:, 2] > 0).any() == fires
-        right = (p.argmax(1) == truth)[truth < (3 if fires else 2)]
-        assert right.float().mean() > 0.9

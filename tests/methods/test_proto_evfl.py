@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from protoevfl.bench.world import RunConfig, prepare
 from protoevfl.core import metrics
 from protoevfl.errors import UserError
 from protoevfl.federation.engines.in_process import InProcess
 from protoevfl.federation.federation import SimulatedRun, parties_for
-from protoevfl.federation.owner import Further, LabelOwner, OwnRows, build_owner
+from protoevfl.federation.owner import Further, LabelOwner, OwnRows
 from protoevfl.federation.party import Party
-from protoevfl.head import HeadSettings, probabilities, train_head
+from protoevfl.head import HeadSettings
 from protoevfl.messages import Describe, Embed, Learn, Learned, Message, SendFeatures, WarmUp
 from protoevfl.method import PartyError, Report
 from protoevfl.methods import own_model
@@ -23,6 +22,7 @@ from protoevfl.methods.own_model import own_scores
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.rounds import pseudo_labels
 from protoevfl.methods.settings import RoundSettings
+from protoevfl.methods.unseen import lacking
 from protoevfl.methods.warmup import WarmUpSettings
 from protoevfl.rows.table import PartyTable
 from tests.tiny import (
@@ -83,28 +83,6 @@ def test_the_naive_transport_loss_collapses_and_the_guard_says_so() -> None:
     last = [reply for request, reply in engine.said if isinstance(request, Learn)][-1]
     before, after = (float(metrics.effective_rank(r.values)) for r in (first, last))  # type: ignore[attr-defined]
     assert after < 0.5 * before
-
-
-def guarded(spread: tuple[float, ...], peak: float, names: tuple[str, ...] = ()) -> Tensor:
-    """What the guard says of 40 rows whose two directions have these spreads, for one party."""
-    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
-    f = (x * torch.tensor(spread))[None]
-    owner = build_owner(torch.arange(40) % 2, 2, 1, 0)
-    owner.names = names
-    method = ProtoEVFL(width=2)
-    mu, counts = method.means(owner, f)
-    return method.guard(owner, f, mu, (counts > 0).float(), torch.tensor([peak]), [0])
-
-
-def test_data_of_one_direction_is_no_collapse() -> None:
-    assert 1 < float(guarded((1.0, 0.1), peak=1.4)) < 2
-
-
-def test_a_collapse_is_told_by_the_party_s_name_with_a_way_out() -> None:
-    with pytest.raises(UserError, match=r"embeddings of insurer collapse .* before 8.0.*one_way"):
-        guarded((1.0, 0.01), peak=8.0, names=("insurer",))
-    with pytest.raises(UserError, match="of insurer collapse"):
-        guarded((1.0, float("nan")), peak=0.0, names=("insurer",))
 
 
 def test_with_self_supervision_the_rank_stays() -> None:
@@ -294,10 +272,10 @@ class TestEveryLabel:
         assert label_owner.own is not None
         counts = torch.bincount(label_owner.own.labels)
         assert counts[1] >= 10
-        assert not method.lacking(label_owner)
+        assert not lacking(label_owner, method.unseen)
         label_owner.own.labels[label_owner.own.labels == 1] = -1
-        assert method.lacking(label_owner)
-        assert method.lacking(replace(label_owner, own=None))
+        assert lacking(label_owner, method.unseen)
+        assert lacking(replace(label_owner, own=None), method.unseen)
 
     def test_training_again_forgets_the_models_of_before(self) -> None:
         label_owner = self.owner_of(self.tables("table"))
@@ -346,21 +324,3 @@ def test_a_level_of_columns_that_there_is_not_is_refused() -> None:
         ProtoEVFL(columns="fw")
     with pytest.raises(UserError, match="few must be at least 1"):
         ProtoEVFL(columns="few", few=0)
-
-
-@pytest.mark.parametrize("here", [(True, True), (True, False)])
-def test_where_classes_were_weighed_equally_the_shared_rows_get_back_their_rates(
-    here: tuple[bool, ...],
-) -> None:
-    """However unsure the heads are; the order of two classes' probabilities stays."""
-    truth = torch.tensor([0] * 16 + [1] * 4)
-    who = LabelOwner(truth, 2, (0, 1), 3)
-    rows = torch.randn(2, 20, 6, generator=torch.Generator().manual_seed(1)) + truth[:, None]
-    settings = HeadSettings(members=2, hidden=8, epochs=3, balanced=True)
-    who.head = train_head(who.keys("head", 2), rows, truth, 2, settings)
-    who.memory["embeddings"] = rows
-    present = torch.tensor(here)
-    p = ProtoEVFL(head=settings).decide_by_head(who, rows, present)
-    assert torch.allclose(p.mean(0), torch.tensor([16.5, 4.5]) / 21, atol=1e-4)
-    equal = probabilities(who.head, rows, present)
-    assert torch.equal(p[:, 1].argsort(), equal[:, 1].argsort())

@@ -77,9 +77,9 @@ def test_without_the_slot_a_class_that_lacks_labels_is_left_alone() -> None:
     on = ProtoEVFL()
     off = replace(on, unseen=replace(on.unseen, slot=False))
     for me in (owner(torch.tensor([0, 1]), unseen=(2,)), owner(torch.tensor([0, 1, 2]), rare=(2,))):
-        assert on.lacking(me)
-        assert not off.lacking(me)
-    assert not on.lacking(owner(torch.tensor([0, 1, 2])))
+        assert unseen.lacking(me, on.unseen)
+        assert not unseen.lacking(me, off.unseen)
+    assert not unseen.lacking(owner(torch.tensor([0, 1, 2])), on.unseen)
 
 
 def described(pool: torch.Tensor, aligned: torch.Tensor, least: int) -> Statistics:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from protoevfl.core import novelty, transport
 from protoevfl.core import random as rnd
-from protoevfl.federation.owner import LabelOwner
+from protoevfl.federation.owner import FEW, LabelOwner
 from protoevfl.federation.party import Cohort
 from protoevfl.head import Drawn
 from protoevfl.messages import Statistics
@@ -96,6 +96,19 @@ def sides(f: Tensor, weight: Tensor, groups: int, keys: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------- at the owner
+
+
+def lacking(owner: LabelOwner, settings: UnseenSettings) -> bool:
+    """Does a class lack labels, or may one, and is something to be done about it?
+
+    A class with few labels among the shared rows lacks none where the active party's other rows
+    show it.
+    """
+    few = {*owner.unseen, *owner.rare}
+    if owner.own is not None:
+        known = owner.own.labels[owner.own.labels >= 0]
+        few -= set((torch.bincount(known) >= FEW).nonzero()[:, 0].tolist())
+    return settings.slot and bool(few or owner.open)
 
 
 def per_class(owner: LabelOwner) -> int:
