@@ -93,15 +93,15 @@ def objections(method: Any, changed: Sequence[str], own: Mapping[str, Sequence[A
     own       [settings] of the party's policy.toml
     """
     bounds = {**BOUNDS.get(method.name, {}), **{name: parsed(name, b) for name, b in own.items()}}
-    found = []
+    lines = []
     for name, value in dotted(asdict(method)):
         owner = OWNER.get(method.name, ())
         free = name in owner or f"{name.split('.')[0]}." in owner
         if name in bounds and not _within(value, bounds[name]):
-            found.append(f"{name} = {_text(value)}, accepted is {words(bounds[name])}")
+            lines.append(f"{name} = {_text(value)}, accepted is {words(bounds[name])}")
         elif name not in bounds and not free and name in changed:
-            found.append(f"{name} is not a setting that a job may change here")
-    return found
+            lines.append(f"{name} is not a setting that a job may change here")
+    return lines
 
 
 def parsed(name: str, bound: Sequence[Any]) -> Bound:

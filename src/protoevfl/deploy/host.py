@@ -107,9 +107,9 @@ class PartyHost:
         if self._party is None:
             self._check_same_job()
             self._check_same_sources(self.files())  # before anything stumbles over a changed file
-            made = self.make()
-            self._check_same_sources(made.sources)
-            self._party = made
+            party = self.make()
+            self._check_same_sources(party.sources)
+            self._party = party
             if self._found is None:
                 self._keep(0, "", b"")
             else:
@@ -264,9 +264,9 @@ class PartyHost:
                 )
             self._keep(envelope.round, digest, reply)
         except Exception:
-            found = self.store.latest()
-            if found is not None:
-                self._return_to(found)
+            latest = self.store.latest()
+            if latest is not None:
+                self._return_to(latest)
             raise
 
     def _keep(self, number: int, answered: str, reply: bytes) -> None:
@@ -336,8 +336,8 @@ def refusal(keys: Keys, spec: JobSpec, caller: str, reason: str) -> bytes:
 def public(error: Exception) -> str:
     """What the other side may know of an error: own refusals in full, anything else by its kind
     alone."""
-    told = EnvelopeError | RefusedError | MessageError | LimitError | BudgetError
-    if isinstance(error, told):
+    shown_in_full = EnvelopeError | RefusedError | MessageError | LimitError | BudgetError
+    if isinstance(error, shown_in_full):
         return str(error)
     logging.getLogger(__name__).error("the party failed", exc_info=error)
     if isinstance(error, DiskError):

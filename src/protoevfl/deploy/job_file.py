@@ -48,10 +48,10 @@ def complete(spec: JobSpec) -> JobSpec:
     down, up = message_types(spec.method, spec.preset, spec.settings, spec.task)
     of_preset = {} if spec.method == Probe.name else settings(spec.method, spec.preset, "table")
     own, changed = split_overrides(spec.settings)
-    said = {
+    told_to_parties = {
         "down": list(spec.down or down),
         "up": list(spec.up or up),
         "settings": own,
         "privacy": {**split_overrides(of_preset)[1], **changed, **spec.privacy},
     }
-    return JobSpec.from_dict({**spec.to_dict(), **said})
+    return JobSpec.from_dict({**spec.to_dict(), **told_to_parties})

@@ -131,8 +131,10 @@ def check(kit: Kit) -> None:
         raise UserError(
             f"{kit.folder}: manifest.json is not signed by this project's authority"
         ) from None
-    expected, found = json.loads(listing), _listing(kit.folder)
-    changed = sorted(n for n in expected.keys() | found.keys() if expected.get(n) != found.get(n))
+    expected, present = json.loads(listing), _listing(kit.folder)
+    changed = sorted(
+        n for n in expected.keys() | present.keys() if expected.get(n) != present.get(n)
+    )
     if changed:
         raise UserError(
             f"{kit.folder}: {changed[0]} was changed after signing; ask for the kit again"
@@ -175,11 +177,11 @@ def _certificate(path: Path) -> Any:
 
 def _listing(folder: Path) -> dict[str, str]:
     """{file: SHA-256} of what is signed; private keys are listed too, by their checksum."""
-    found = [folder / name for name in SIGNED if (folder / name).is_file()]
+    files = [folder / name for name in SIGNED if (folder / name).is_file()]
     for name in SIGNED:
-        found += [p for p in sorted((folder / name).rglob("*")) if p.is_file()]
+        files += [p for p in sorted((folder / name).rglob("*")) if p.is_file()]
     if (folder / "local" / HUB_TEMPLATE).exists():
-        found = [p for p in found if p != folder / FILLED_IN]
+        files = [p for p in files if p != folder / FILLED_IN]
     return {
-        p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in found
+        p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in files
     }

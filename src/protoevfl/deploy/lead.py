@@ -381,8 +381,8 @@ class Lead:
             self._log(name, "reply", "", len(frame), "refused", note)
             raise PartyRefusedError(f"party {name} refused round {ask.round}: {note}")
         expected = (ANSWER[ask.kind], self.spec.run, self.spec.digest(), ask.round, asked)
-        found = (envelope.kind, envelope.run, envelope.spec, envelope.round, envelope.answers)
-        if found != expected:
+        answered = (envelope.kind, envelope.run, envelope.spec, envelope.round, envelope.answers)
+        if answered != expected:
             self._log(name, "reply", "", len(frame), "refused", "not the answer to this request")
             raise LostError(
                 f"an answer of {name} to another request came (replayed or reordered on its way)"

@@ -145,9 +145,9 @@ class Local:
 
     def party(self) -> LocalParty:
         """This site's party: fresh, or for a prediction as training left it, with new rows."""
-        made = self._predicting() if self.predicts else self._learning()
-        made.guard = self._party_guard()
-        return made
+        party = self._predicting() if self.predicts else self._learning()
+        party.guard = self._party_guard()
+        return party
 
     def _made(self, party: Party, **more: Any) -> LocalParty:
         dims = {"classes": self.spec.classes}

@@ -26,7 +26,7 @@ def of_folder(folder: Path) -> list[Any]:
     """The processes that work in a kit: those we started there, and those that they started."""
     import psutil
 
-    found = []
+    processes = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"] or []
         alive = process.info["status"] != psutil.STATUS_ZOMBIE
@@ -35,8 +35,8 @@ def of_folder(folder: Path) -> list[Any]:
             and str(folder) in line
             and any(m in part for part in line for m in (MARK, STANDING, SPARE))
         ):
-            found.append(process)
-    return found
+            processes.append(process)
+    return processes
 
 
 def waits(process: Any) -> bool:

@@ -202,10 +202,10 @@ class Policy:
                 f"job {spec.digest()[:12]} is not yet approved",
             ),
         ]
-        found = [text for good, text in rules if not good]
+        reasons = [text for good, text in rules if not good]
         if spec.task == "serve":
-            found += self.serve.objections(spec.base, datetime.now().hour)
-        return found + self._of_settings(spec) + self._of_privacy(spec)
+            reasons += self.serve.objections(spec.base, datetime.now().hour)
+        return reasons + self._of_settings(spec) + self._of_privacy(spec)
 
     def _receives(self, spec: JobSpec) -> set[str]:
         """[serve] is what decides about requests for single rows."""

@@ -208,8 +208,8 @@ def logs(opened: Kit, lines: int = 50) -> str:
 def status(opened: Kit) -> Status:
     """What runs of this kit now."""
     pid = _recorded(opened)
-    found = [p for p in os_process.of_folder(opened.folder) if not os_process.waits(p)]
-    others = tuple(p.pid for p in found if p.pid != pid)
+    processes = [p for p in os_process.of_folder(opened.folder) if not os_process.waits(p)]
+    others = tuple(p.pid for p in processes if p.pid != pid)
     if pid is None:
         detail = f"not running; {len(others)} leftover process(es)" if others else "not running"
         return Status(False, None, others, detail)
@@ -219,12 +219,12 @@ def status(opened: Kit) -> Status:
 def stop(opened: Kit, seconds: float = STOP_S) -> int:
     """Stop everything of this kit; returns how many processes there were. None is left when it
     returns."""
-    found = os_process.of_folder(opened.folder)
-    os_process.end(found, seconds)
+    processes = os_process.of_folder(opened.folder)
+    os_process.end(processes, seconds)
     os_process.end(os_process.of_folder(opened.folder), 0)
     with suppress(OSError):  # a read-only disk; the number in it is no longer a process of ours
         (opened.folder / "process.json").unlink(missing_ok=True)
-    return len(found)
+    return len(processes)
 
 
 def _recorded(opened: Kit) -> int | None:

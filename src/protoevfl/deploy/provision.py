@@ -143,21 +143,21 @@ def provision(project: Project, out: Path, renew: Sequence[str] = ()) -> dict[st
     _forget(authority / project.name / "state" / "cert.json", project, renew)
     sites = {n: _org(o) for n, o in project.parties.items()}
     hub = {"name": project.host, "org": _org(project.hub_org), "port": project.port}
-    made = nvflare.make_kits(
+    folders = nvflare.make_kits(
         authority, project.name, hub, sites, {project.admin: sites[project.active]}, project.days
     )
     root_key = _root_key(authority / project.name / "state" / "cert.json")
-    kits = {"hub": _kit(project, "hub", made[project.host], out / "hub")}
+    kits = {"hub": _kit(project, "hub", folders[project.host], out / "hub")}
     for name in project.parties:
-        kits[name] = _kit(project, name, made[name], out / name)
-    _replace(made[project.admin], kits[project.active] / "admin", ("startup", "local"))
+        kits[name] = _kit(project, name, folders[name], out / name)
+    _replace(folders[project.admin], kits[project.active] / "admin", ("startup", "local"))
     _drop_scripts(kits[project.active] / "admin")
     for name, folder in kits.items():
         for path in folder.rglob("*.key"):
             path.chmod(0o600)
         _settings(folder, name)
         kit.sign(folder, root_key)
-    shutil.rmtree(made[project.host].parent)  # copies of everyone's private keys
+    shutil.rmtree(folders[project.host].parent)  # copies of everyone's private keys
     return kits
 
 

@@ -193,13 +193,13 @@ class RowLedger:
         if not rounds:
             return _Book.empty()
         try:
-            found = self._store.load(rounds[-1])  # never an older one: it would forget what left
+            entry = self._store.load(rounds[-1])  # never an older one: it would forget what left
         except DamagedError as error:
             raise UserError(
                 f"{error}; without the ledger nobody knows what left: restore it from a copy"
             ) from None
-        keys, counts = (found.tensors[name].numpy() for name in ("keys", "counts"))
-        return _Book(found.round, keys, counts, list(found.header["events"]))
+        keys, counts = (entry.tensors[name].numpy() for name in ("keys", "counts"))
+        return _Book(entry.round, keys, counts, list(entry.header["events"]))
 
     def _write(self, book: "_Book", event: dict[str, Any]) -> None:
         events = [*book.events, {"time": self.clock(), **event}][-MOST_EVENTS:]

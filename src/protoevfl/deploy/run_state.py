@@ -9,8 +9,8 @@ from protoevfl.errors import UserError
 def runs(kit: Kit) -> list[str]:
     """Names of the runs that left something here, the oldest first."""
     folder = kit.folder / "runs"
-    found = [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
-    return [entry.name for entry in sorted(found, key=lambda entry: entry.stat().st_mtime)]
+    folders = [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
+    return [entry.name for entry in sorted(folders, key=lambda entry: entry.stat().st_mtime)]
 
 
 def describe(kit: Kit, run: str) -> str:

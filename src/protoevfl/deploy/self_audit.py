@@ -58,8 +58,8 @@ class SelfAudit:
         whole = False  # was the reply measured on all its rows?
         for places, earlier in self.sent.before(keys, reply.values):
             whole |= len(places) == len(keys)
-            found = party.gives_away(request, reply, self.columns, earlier, places)
-            scores = {c: max(score, scores.get(c, 0.0)) for c, score in found.items()}
+            rebuilt = party.gives_away(request, reply, self.columns, earlier, places)
+            scores = {c: max(score, scores.get(c, 0.0)) for c, score in rebuilt.items()}
         if not whole:
             alone = party.gives_away(request, reply, self.columns)
             scores = {c: max(score, scores.get(c, 0.0)) for c, score in alone.items()} or scores

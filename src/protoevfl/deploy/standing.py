@@ -126,13 +126,13 @@ class StandingParty:
 
     def _values(self, source: NewRows, rows: NDArray[np.int64]) -> tuple[Tensor, str]:
         """What may leave of these rows of the file, and its name in the ledger."""
-        made = self.local.served(source, rows)
+        party = self.local.served(source, rows)
         if not len(rows):
             return torch.zeros(0, 1), "embedding"
-        reply = decode(made.handle_bytes(encode(Embed("query")), "all shared rows"))
+        reply = decode(party.handle_bytes(encode(Embed("query")), "all shared rows"))
         assert isinstance(reply, Embeddings)
-        scores = has_scores(made.party)
-        features = "edges" in made.party.memory and not scores
+        scores = has_scores(party.party)
+        features = "edges" in party.party.memory and not scores
         return reply.values, "score" if scores else "features" if features else "embedding"
 
     # ------------------------------------------------------------ answers

@@ -71,9 +71,9 @@ class StandingActive:
         return hashlib.sha256(text).hexdigest()[:16]
 
     def source(self) -> NewRows:
-        found = self.local.source()
-        assert isinstance(found, NewRows)
-        return found
+        source = self.local.source()
+        assert isinstance(source, NewRows)
+        return source
 
     def spelt(self, ids: Sequence[Any]) -> list[str]:
         """Ids of callers in their one spelling; UserError where one is missing."""
@@ -87,16 +87,16 @@ class StandingActive:
     def partners(self) -> dict[int, Partner]:
         """The other parties, with what is known to be shared with each of them."""
         keys = Keys.of_kit(self.kit.folder, self.kit.name)
-        found = {}
+        partners = {}
         for number, name in enumerate(self.spec.parties[1:], 1):
             universe = Universe.load(self.local.folder / "universe" / name)
             if not universe.segments:
                 for segment, ids in earlier_segments(self.local, name):
                     universe.add(segment, ids.values)
-            found[number] = Partner(
+            partners[number] = Partner(
                 name, self.spec, keys, self.send, universe, width=self._width(number)
             )
-        return found
+        return partners
 
     def _width(self, number: int) -> int | None:
         """Numbers per row that a party sent while the run was measured."""

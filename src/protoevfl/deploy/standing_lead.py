@@ -266,17 +266,17 @@ class Partner:
             raise AwayError(
                 f"an answer in the name of {self.name} cannot be used: {error}"
             ) from None
-        found = opened.envelope
-        if found.sender != self.name:
-            raise AwayError(f"{found.sender} answered in place of {self.name}: refused")
-        if found.kind == "refusal" and found.answers in (signed_digest(frame), ""):
+        answered = opened.envelope
+        if answered.sender != self.name:
+            raise AwayError(f"{answered.sender} answered in place of {self.name}: refused")
+        if answered.kind == "refusal" and answered.answers in (signed_digest(frame), ""):
             text = opened.body.decode(errors="replace")
             if "another session" in text:
                 self.greeted = -1e9  # greet at once: it was restarted, or its rows changed
                 self.failures = FAILURES
             raise AwayError(f"{self.name}: {text}")
         expected = {"hello": "welcome", "request": "reply"}.get(kind, kind)
-        if (found.kind, found.run, found.spec, found.answers) != (
+        if (answered.kind, answered.run, answered.spec, answered.answers) != (
             expected,
             self.spec.run,
             digest,
@@ -331,15 +331,15 @@ class StandingLead:
                 asked[number] = self.pool.submit(self.partners[number].embeddings, ids, seconds)
             else:
                 absent[number] = self.partners[number].reason
-        found: dict[int, Tensor] = {}
+        embeddings: dict[int, Tensor] = {}
         for number, future in asked.items():
             try:
-                found[number] = future.result(max(0.0, end - time.monotonic()))
+                embeddings[number] = future.result(max(0.0, end - time.monotonic()))
             except AwayError as error:
                 absent[number] = str(error)
             except TimeoutError:
                 absent[number] = f"no answer within {seconds:g} s"
-        return found, absent
+        return embeddings, absent
 
     def status(self) -> dict[str, dict[str, Any]]:
         """What is known of each party, for health and metrics."""

@@ -92,9 +92,9 @@ class StandingParties:
         if not agreed or self.kit.name not in spec.parties:
             raise RefusedError("the job's specification differs between the two sides")
         with self._making:
-            found = self._parties.get(spec.run)
-            if found is not None and found.spec == spec:
-                return found
+            opened = self._parties.get(spec.run)
+            if opened is not None and opened.spec == spec:
+                return opened
             path = self.kit.run_folder(spec.run) / "spec.json"
             durable.write(path, json.dumps(spec.to_dict(), indent=1).encode())
             if objections := self.policy.objections(spec):

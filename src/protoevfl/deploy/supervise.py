@@ -165,7 +165,7 @@ class _Supervisor:
             if self.spec.on_party_loss == "wait"
             else self.spec.deadline_s + START_S
         )
-        patience, said = _Patience(most), ""
+        patience, reported = _Patience(most), ""
         while True:
             ended, reason = self._attempt()
             status = self._status()
@@ -187,9 +187,9 @@ class _Supervisor:
                     f"run {self.spec.run} stopped in round {status.get('round', 0)}: {reason}; "
                     f"`protoevfl deploy resume {self.spec.run}` goes on with it"
                 )
-            if reason != said:
+            if reason != reported:
                 self.say(f"attempt ended ({reason}); trying again")
-            said = reason
+            reported = reason
             time.sleep(POLL_S)
 
     def _end_last(self) -> None:
@@ -203,9 +203,9 @@ class _Supervisor:
 
     def _status(self) -> dict[str, Any]:
         """What the newest attempt wrote; an earlier one's error is not this one's."""
-        found = read_status(self.kit, self.spec.run)
-        mine = found.get("job") == self.job or found.get("state") == "done"
-        return found if mine else {"round": found.get("round", 0)}
+        status = read_status(self.kit, self.spec.run)
+        is_of_this_attempt = status.get("job") == self.job or status.get("state") == "done"
+        return status if is_of_this_attempt else {"round": status.get("round", 0)}
 
     def _attempt(self) -> tuple[str, str]:
         """Submit and watch one job: (how it ended, why)."""
