@@ -10,6 +10,7 @@ from protoevfl.codec import payload_bytes
 from protoevfl.federation.federation import SimulatedRun, simulate
 from protoevfl.federation.party import Cohort
 from protoevfl.messages import Embeddings, Learn, Learned
+from protoevfl.methods import answers
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.settings.method_choice import privacy_of
@@ -62,17 +63,17 @@ def test_pseudo_labels_are_made_with_the_prototypes_a_party_was_sent(
     in its message."""
     sent: list[Tensor] = []
     used: list[Tensor] = []
-    learn, alone = ProtoEVFL.learn, ProtoEVFL.alone
+    learn, alone = answers.learn, ProtoEVFL.alone
 
-    def learning(self: ProtoEVFL, cohort: Cohort, request: Learn) -> Learned:
+    def learning(settings: ProtoEVFL, cohort: Cohort, request: Learn) -> Learned:
         sent.append(request.prototypes)
-        return learn(self, cohort, request)
+        return learn(settings, cohort, request)
 
     def naming(self: ProtoEVFL, cohort: Cohort, mu: Tensor, shown: Tensor) -> Tensor:
         used.append(mu)
         return alone(self, cohort, mu, shown)
 
-    monkeypatch.setattr(ProtoEVFL, "learn", learning)
+    monkeypatch.setattr(answers, "learn", learning)
     monkeypatch.setattr(ProtoEVFL, "alone", naming)
     noisy = {**QUICK, "privacy.prototype_noise": 4.0, "privacy.class_noise": 0.0}
     run(
@@ -82,7 +83,7 @@ def test_pseudo_labels_are_made_with_the_prototypes_a_party_was_sent(
         engine="loop",
     )
     assert len(sent) == len(used) == 4  # one round; the loop asks party after party
-    assert [torch.equal(mine, told) for mine, told in zip(used, sent, strict=True)] == [
+    assert [torch.equal(mu, message) for mu, message in zip(used, sent, strict=True)] == [
         False,
         True,
         True,

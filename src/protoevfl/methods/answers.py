@@ -181,6 +181,3 @@ def learn(settings: "ProtoEVFL", cohort: Cohort, request: Learn) -> Learned:
         rounds.learn(cohort, mu, shown, prior, request.round, settings.rounds, settings.warm)
         cohort.memory.pop("mean", None)  # of the old extractor
     return Learned(embeddings(settings, cohort, cohort.rows.aligned, ("output",)), prior)
-
-
-# ------------------------------------------------------------ owner side

@@ -156,6 +156,3 @@ def guard(
                 'preset = "one_way" under [method]'
             )
     return torch.maximum(peak, ranks)
-
-
-# ------------------------------------------------------------ prediction
