@@ -27,7 +27,7 @@ from protoevfl.bench.world import RunConfig
 from protoevfl.core import metrics, ridge
 from protoevfl.federation.federation import Federation
 from protoevfl.federation.party import Cohort
-from protoevfl.methods import batch, proto_evfl, rounds, warmup
+from protoevfl.methods import answers, batch, deciding, prototype_rounds, rounds, warmup
 
 SHORT = {"warm.epochs": 3, "rounds.count": 1, "head.epochs": 30}
 
@@ -100,13 +100,14 @@ def watch_all(clock: Clock) -> None:
     clock.watch(Federation, "predict")
     clock.watch(Cohort, "handle_all", lambda _, asked: f"answer {type(asked[0]).__name__}")
     clock.watch(distributed, "moments")
-    for module in (proto_evfl, rounds):
+    for module in (answers, rounds):
         clock.watch(module, "embed")
-    for name in ("guard", "held_out", "decide"):
-        clock.watch(proto_evfl.ProtoEVFL, name)
+    for name in ("guard", "held_out"):
+        clock.watch(prototype_rounds, name)
+    clock.watch(deciding, "decide")
     clock.watch(rounds, "local_prior")
     clock.watch(batch, "space")
-    clock.watch(proto_evfl, "predict_batch")
+    clock.watch(deciding, "predict_batch")
     for name in ("fit", "predict", "as_sure", "sureness", "spread"):
         clock.watch(ridge, name, lambda *_, name=name, **__: f"ridge.{name}")
     clock.watch(heads.HeadTask, "together", lambda *_: "heads together")
