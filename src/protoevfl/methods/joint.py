@@ -30,6 +30,7 @@ Without an own model s_z are the log class rates of the shared rows.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,6 +41,7 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.methods.own_model import has_own_model, own_scores
 
 Floats = NDArray[np.float64]
+Sent = NDArray[np.floating[Any]]  # features as they came
 LAMBDAS = np.logspace(2.3, -0.7, 7)
 ALONE = 0.4  # that no partner has anything to say, beforehand
 FAINT = 0.1**0.5  # factor of the features of partners outside a set
@@ -50,47 +52,82 @@ MOST_ANCHORS = 2000
 RANK = 200  # directions of the kernel that are used
 MIX = 0.5  # share of the Gaussian kernel
 CHUNK = 8192  # rows predicted at a time
+COLUMNS = 4096  # features multiplied at a time
+
+
+@dataclass(frozen=True)
+class Products:
+    """Rows beside the anchors, partner by partner: all that a kernel needs to know of them."""
+
+    inner: Floats  # (O, m, n) inner products with the anchors
+    squares: Floats  # (O, m) squared lengths
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """The rows learnt from, as the partners sent them."""
+
+    rows: Sent  # (O, n, d)
+
+    def products(self, features: Sent) -> Products:
+        """Of features (O, m, d); in double precision, without a wide copy of the features."""
+        partners, rows, width = features.shape
+        inner = np.zeros((partners, rows, self.rows.shape[1]))
+        squares = np.zeros((partners, rows))
+        for o in range(partners):
+            for start in range(0, width, COLUMNS):
+                part = features[o, :, start : start + COLUMNS].astype(np.float64)
+                anchors = self.rows[o, :, start : start + COLUMNS].astype(np.float64)
+                inner[o] += part @ anchors.T
+                squares[o] += (part**2).sum(1)
+        return Products(inner, squares)
 
 
 @dataclass(frozen=True)
 class Kernel:
     """k(x, x') = (1 - mix) x . x' / length + mix exp(-|x - x'|^2 / distance): linear, and near rows
-    alike."""
+    alike; x are the features of all partners, each partner's times its factor."""
 
-    anchors: Floats  # (n, D) the rows learnt from
+    factors: Floats  # (O,) squared
+    squares: Floats  # (n,) squared lengths of the anchors
     distance: float  # median squared distance of the anchors
     length: float  # mean squared length of the anchors
     mix: float  # share of the Gaussian kernel
 
     @classmethod
-    def of(cls, anchors: Floats, mix: float = MIX) -> "Kernel":
-        squares = (anchors**2).sum(1)
-        apart = squares[:, None] + squares - 2 * anchors @ anchors.T
-        pairs = apart[np.triu_indices(len(anchors), 1)]
+    def of(cls, anchors: Products, factors: Floats, mix: float = MIX) -> "Kernel":
+        """`anchors` are the products of the anchors with themselves."""
+        squares = factors @ anchors.squares
+        apart = _apart(squares, squares, np.tensordot(factors, anchors.inner, 1))
+        pairs = apart[np.triu_indices(len(squares), 1)]
         distance = float(np.median(pairs)) if len(pairs) else 1.0
-        return cls(anchors, distance + 1e-9, float(squares.mean()) + 1e-9, mix)
+        return cls(factors, squares, distance + 1e-9, float(squares.mean()) + 1e-9, mix)
 
-    def __call__(self, x: Floats) -> Floats:
-        """(m, D) -> (m, n)."""
-        inner = x @ self.anchors.T
-        apart = (x**2).sum(1)[:, None] + (self.anchors**2).sum(1) - 2 * inner
-        near = np.exp(-apart / self.distance)
+    def __call__(self, rows: Products) -> Floats:
+        """(m, n)."""
+        inner = np.tensordot(self.factors, rows.inner, 1)
+        near = np.exp(-_apart(self.factors @ rows.squares, self.squares, inner) / self.distance)
         values: Floats = (1 - self.mix) * inner / self.length + self.mix * near
         return values
+
+
+def _apart(rows: Floats, anchors: Floats, inner: Floats) -> Floats:
+    """Squared distances (m, n) from squared lengths (m,), (n,) and inner products (m, n)."""
+    apart: Floats = rows[:, None] + anchors - 2 * inner
+    return apart
 
 
 @dataclass(frozen=True)
 class View:
     """The others' features as one set of partners would have them weighed."""
 
-    factors: Floats  # (O, 1, 1) of each partner's features
     kernel: Kernel
     basis: Floats  # (n, r): kernel values -> orthogonal directions
     weights: Floats  # (r, Z), times the set's share of the belief
 
-    def evidence(self, features: Floats) -> Floats:
-        """What the partners add to the logits (n, Z), from features (O, n, d)."""
-        added: Floats = self.kernel(_flat(features * self.factors)) @ (self.basis @ self.weights)
+    def evidence(self, rows: Products) -> Floats:
+        """What the partners add to the logits (m, Z)."""
+        added: Floats = self.kernel(rows) @ (self.basis @ self.weights)
         return added
 
 
@@ -98,6 +135,7 @@ class View:
 class Joint:
     """A fitted joint model of one set of parties."""
 
+    anchors: Anchors
     views: tuple[View, ...]
     slope: float
     level: Floats  # (Z,)
@@ -106,18 +144,18 @@ class Joint:
     shift: Floats  # (Z,) class shift of the result
     alone: float  # P(no partner | labels)
 
-    def predict(self, own: Floats, features: Floats) -> Floats:
+    def predict(self, own: Floats, features: Sent) -> Floats:
         """Probabilities (n, Z) from own scores (n, Z) and the partners' features (O, n, d)."""
         parts = [
-            self.logits(own[i : i + CHUNK], features[:, i : i + CHUNK])
+            self.logits(own[i : i + CHUNK], self.anchors.products(features[:, i : i + CHUNK]))
             for i in range(0, len(own), CHUNK)
         ]
         return softmax(np.concatenate(parts) + self.shift) if parts else own.copy()
 
-    def logits(self, own: Floats, features: Floats) -> Floats:
+    def logits(self, own: Floats, rows: Products) -> Floats:
         """(n, Z), without the class shift of the result."""
         known = own + self.own_shift + self.slope * (own - self.centre) + self.level
-        logits: Floats = sum((view.evidence(features) for view in self.views), known)
+        logits: Floats = sum((view.evidence(rows) for view in self.views), known)
         return logits
 
 
@@ -135,7 +173,7 @@ def log_loss(logits: Floats, labels: NDArray[np.int64]) -> Floats:
     return losses
 
 
-def fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], mix: float = MIX) -> Joint:
+def fit_joint(own: Floats, features: Sent, labels: NDArray[np.int64], mix: float = MIX) -> Joint:
     """The joint model from own scores (n, Z), features (O, n, d) of the partners present, and
     labels (n,); `mix` is the share of the Gaussian kernel."""
     from threadpoolctl import threadpool_limits
@@ -144,7 +182,9 @@ def fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], mix: flo
         return _fit_joint(own, features, labels, mix)
 
 
-def _fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], mix: float) -> Joint:
+def _fit_joint(own: Floats, features: Sent, labels: NDArray[np.int64], mix: float) -> Joint:
+    anchors = Anchors(features[:, _anchors(len(own))])
+    rows = anchors.products(features)
     own_shift = _own_shift(own, labels)
     alone = own + own_shift
     centre = own.mean(0)
@@ -154,8 +194,8 @@ def _fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], mix: fl
     spaces = []
     sets = _sets(len(features))
     for factors in sets:
-        kernel, basis, x = _directions(features * factors, mix)
-        spaces.append((factors, kernel, basis))
+        kernel, basis, x = _directions(rows, factors, mix)
+        spaces.append((kernel, basis))
         fit = _start(nobody, x.shape[1])
         for strength in LAMBDAS:
             fit = _fit(alone, own - centre, x, labels, strength, fit)
@@ -171,36 +211,30 @@ def _fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], mix: fl
     )
     slope = float(sum(w * fit.slope for w, fit in zip(belief, fits, strict=True)))
     level = np.sum([w * fit.level for w, fit in zip(belief, fits, strict=True)], 0)
-    model = Joint(views, slope, level, centre, own_shift, np.zeros(own.shape[1]), float(belief[0]))
-    shift = class_shift(model.logits(own, features), softmax(alone).mean(0))
+    unshifted = np.zeros(own.shape[1])
+    model = Joint(anchors, views, slope, level, centre, own_shift, unshifted, float(belief[0]))
+    shift = class_shift(model.logits(own, rows), softmax(alone).mean(0))
     return replace(model, shift=shift)
 
 
-def _flat(features: Floats) -> Floats:
-    """(O, n, d) -> (n, O d)."""
-    together: Floats = np.moveaxis(features, 0, 1).reshape(features.shape[1], -1)
-    return together
-
-
 def _sets(partners: int) -> list[Floats]:
-    """The hypotheses of who has something to say, as factors (O, 1, 1) of the partners'
+    """The hypotheses of who has something to say, as squared factors (O,) of the partners'
     features."""
     whole = range(partners)
     sizes = whole if partners <= ALL_SETS else {1, partners - 1}
     sets = [set(some) for size in sizes if size for some in combinations(whole, size)]
     believed = [set(whole), *sets]
-    return [
-        np.array([1.0 if m in some else FAINT for m in whole])[:, None, None] for some in believed
-    ]
+    return [np.array([1.0 if m in some else FAINT for m in whole]) ** 2 for some in believed]
 
 
-def _directions(features: Floats, mix: float) -> tuple[Kernel, Floats, Floats]:
-    """(kernel, basis, the rows' orthogonal directions (n, r)) of features (O, n, d)."""
+def _directions(rows: Products, factors: Floats, mix: float) -> tuple[Kernel, Floats, Floats]:
+    """(kernel, basis, the rows' orthogonal directions (n, r)) of all labelled rows."""
     from scipy.linalg import eigh
 
-    rows = _flat(features)
-    kernel = Kernel.of(rows[_anchors(len(rows))], mix)
-    gram = kernel(kernel.anchors)
+    chosen = _anchors(rows.inner.shape[1])
+    anchors = Products(rows.inner[:, chosen], rows.squares[:, chosen])
+    kernel = Kernel.of(anchors, factors, mix)
+    gram = kernel(anchors)
     most = len(gram) - 1
     eigenvalues, vectors = eigh(gram, subset_by_index=[max(0, most - RANK + 1), most])
     kept = eigenvalues > 1e-6 * max(eigenvalues[-1], 1e-12)
@@ -374,7 +408,7 @@ def _fitted(owner: LabelOwner, senders: tuple[int, ...], with_own: bool) -> Join
     return model
 
 
-def _of(blocks: Tensor, senders: Sequence[int]) -> Floats:
+def _of(blocks: Tensor, senders: Sequence[int]) -> Sent:
     """(M, n, d) -> (senders, n, d)."""
-    theirs: Floats = blocks[list(senders)].cpu().double().numpy()
-    return theirs
+    features: Sent = blocks[list(senders)].cpu().numpy()
+    return features
