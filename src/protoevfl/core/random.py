@@ -20,6 +20,8 @@ from functools import cache, lru_cache
 import torch
 from torch import Tensor
 
+from protoevfl.core import random_cuda
+
 Counter = int | Tensor
 
 
@@ -108,14 +110,36 @@ def _words(keys: Tensor, purpose: str, counter: Counter) -> Tensor:
 
 def _bits(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
     """(G, *shape) int32, uniform over all 2^32 values."""
+    if keys.is_cuda:
+        return _on_gpu(keys, purpose, counter, shape, random_cuda.BITS)
     first, second = _words(keys, purpose, counter)  # (G, 1) each
     at = _positions(math.prod(shape), keys.device)  # (n,)
     x = _mix(_mix(at ^ first).add_(second))  # (G, n)
     return x.view(len(keys), *shape)
 
 
+def _on_gpu(
+    keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...], kind: int
+) -> Tensor:
+    """The same draws by one kernel (core/random_cuda.py)."""
+    n = math.prod(shape)
+    at = _pairs(n, keys.device) if kind == random_cuda.NORMAL else _positions(n, keys.device)
+    angle = _word(purpose + "/angle")
+    drawn = random_cuda.draw(at, keys, counter, _word(purpose), angle, kind)
+    return drawn.view(len(keys), *shape)
+
+
+@cache
+def _pairs(n: int, device: torch.device) -> Tensor:
+    """Positions (n,) of Box and Muller's pairs: those of the first half twice."""
+    first = _positions((n + 1) // 2, device)
+    return torch.cat([first, first])[:n]
+
+
 def uniform(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
     """(G, *shape) float32 in [0, 1)."""
+    if keys.is_cuda:
+        return _on_gpu(keys, purpose, counter, shape, random_cuda.UNIFORM)
     low, unit = (_LOW24, _UNIT24) if keys.is_cpu else (0xFFFFFF, 2.0**-24)
     return _bits(keys, purpose, counter, shape).bitwise_and_(low).float().mul_(unit)
 
@@ -123,6 +147,8 @@ def uniform(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]
 def normal(keys: Tensor, purpose: str, counter: Counter, shape: tuple[int, ...]) -> Tensor:
     """(G, *shape) float32 standard normal, Box-Muller on pairs: sqrt(-2 ln u) (cos, sin)(2 pi
     v)."""
+    if keys.is_cuda:
+        return _on_gpu(keys, purpose, counter, shape, random_cuda.NORMAL)
     n = math.prod(shape)
     half = (n + 1) // 2
     u = uniform(keys, purpose, counter, (half,)).neg_().add_(1.0)  # (0, 1]
