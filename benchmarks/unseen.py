@@ -5,7 +5,8 @@
 Beside the figures of `protoevfl bench --setting zero_shot`, from the same embeddings:
 
     without_slot     seen accuracy where classes without labels are left alone
-    open             whether the open test would have fired, and on what evidence
+    open             with an open class list: whether the open test fires, on what evidence, and the
+                     accuracy where rows of classes without labels should be in the last column
     single_rows      H of one half of the rows, asked for 100 at a time after the other half was
                      predicted as a batch, and H of the same rows as a batch
     predict_seconds  of one batch
@@ -27,8 +28,7 @@ from protoevfl.bench.world import RunConfig, World
 from protoevfl.cli.option_values import whole_numbers
 from protoevfl.core import metrics
 from protoevfl.federation.federation import Federation
-from protoevfl.methods.batch import batch_of, one_class_more
-from protoevfl.methods.deciding import decide, something_unseen
+from protoevfl.methods.deciding import decide
 from protoevfl.methods.proto_evfl import ProtoEVFL
 
 
@@ -51,14 +51,13 @@ def figures(
     decide(method, owner, f, everyone).cpu()
     found: dict[str, Any] = {"predict_seconds": time.perf_counter() - start}
     undeclared = replace(owner, unseen=(), rare=(), open=True, memory=dict(owner.memory))
-    another = one_class_more(undeclared)
-    aligned, width = owner.memory["embeddings"], owner.memory["prototypes"].shape[-1]
-    batch = batch_of(another, aligned, f, everyone, width, method.unseen)
-    something_unseen(another, batch, method.unseen.open_bar)
+    guess = decide(method, undeclared, f, everyone).argmax(1).cpu()
+    nameless = torch.isin(truth, torch.tensor(unseen, dtype=truth.dtype))
     memory, pools = undeclared.memory, owner.memory.get("strength")
     found["open"] = {
         "fires": bool(memory["open_fires"]),
         "strength": float(memory["open_strength"]),
+        "accuracy": metrics.accuracy(guess, truth.masked_fill(nameless, owner.classes)),
         "pools": None if pools is None else pools.tolist(),
     }
     if not unseen:
@@ -118,6 +117,7 @@ def main() -> None:
                 {
                     name: shown.get(name)
                     for name in (
+                        "accuracy",
                         "harmonic_mean",
                         "seen_accuracy",
                         "unseen_recall",

@@ -29,6 +29,16 @@ def test_digits_come_with_the_package() -> None:
     assert int(digits.features.max()) == 255
 
 
+def test_the_table_of_digits_holds_the_same_rows_with_a_column_per_pixel() -> None:
+    table, pictures = sources.load("digits_table"), sources.load("digits")
+    check(table, 1797, 539, 10)
+    assert torch.equal(table.labels, pictures.labels)
+    assert torch.equal(table.test, pictures.test)
+    assert table.views == 64
+    line = torch.tensor([table.features.column(c)[0].as_py() for c in range(8)])  # of 16
+    assert torch.allclose(line * 255 / 16, pictures.features[0, :2, 0].flatten().float(), atol=0.5)
+
+
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UserError, match="fashion_mnist, modelnet10, adult, credit, digits"):
         sources.load("mnist")

@@ -37,7 +37,7 @@ def audit(
         Path | None, Option(help="The company's file, with --party and a run directory.")
     ] = None,
     dataset: Annotated[
-        str, Option(help="fashion_mnist, modelnet10, adult, credit or digits.")
+        str, Option(help="fashion_mnist, modelnet10, adult, credit, digits or digits_table.")
     ] = "digits",
     method: Annotated[str, Option(help="The method to attack.")] = "proto_evfl",
     preset: Annotated[str, Option(help="Named settings of the method.")] = "default",

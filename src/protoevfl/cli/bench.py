@@ -38,7 +38,7 @@ SIDE = (
 
 def bench(
     dataset: Annotated[
-        str, Option(help="fashion_mnist, modelnet10, adult, credit or digits.")
+        str, Option(help="fashion_mnist, modelnet10, adult, credit, digits or digits_table.")
     ] = "digits",
     methods: Annotated[str, Option(help="Names, separated by commas.")] = "proto_evfl",
     aligned: ALIGNED = 200,

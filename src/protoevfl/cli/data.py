@@ -34,6 +34,7 @@ def list_(as_json: Annotated[bool, Option("--json", help="Print it as JSON.")] =
 
 SIZES = {  # name: rows, classes, what a row is
     "digits": (1797, 10, "handwritten digits, 8 x 8, bundled"),
+    "digits_table": (1797, 10, "the same as a table of 64 columns, bundled"),
     "fashion_mnist": (70000, 10, "clothes, 28 x 28"),
     "modelnet10": (4899, 10, "furniture, 12 views of 32 x 32"),
     "adult": (48842, 2, "census, income above 50K, 14 columns"),

@@ -1,5 +1,5 @@
-"""The paper's four data sets and scikit-learn's digits, each as one `Dataset` with a fixed train /
-test division.
+"""The paper's four data sets and scikit-learn's digits (as pictures and as a table), each as one
+`Dataset` with a fixed train / test division.
 
 name           rows    classes  features                        test rows
 fashion_mnist  70,000  10       4 quadrants of 14 x 14          official, 10,000
@@ -7,6 +7,7 @@ modelnet10     4,899   10       12 views of 32 x 32             official, 908
 adult          48,842  2        14 columns                      official, 16,281
 credit         30,000  2        23 columns                      20 % of each class, seed 0
 digits         1,797   10       4 quadrants of 4 x 4, bundled   30 % of each class, seed 0
+digits_table   1,797   10       64 columns, bundled             30 % of each class, seed 0
 """
 
 from functools import partial
@@ -22,6 +23,7 @@ LOADERS = {
     "adult": table_sources.adult,
     "credit": table_sources.credit,
     "digits": image_sources.digits,
+    "digits_table": table_sources.digits_table,
 }
 FILES: dict[str, tuple[str, ...]] = {
     "fashion_mnist": tuple(remote.file for remote in image_sources.FASHION_FILES),
@@ -29,6 +31,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "adult": (table_sources.ADULT.file,),
     "credit": (table_sources.CREDIT.file,),
     "digits": (),
+    "digits_table": (),
 }
 NAMES = tuple(LOADERS)
 

@@ -11,13 +11,21 @@ from protoevfl.rows.dataset import Array
 
 PROFILE = 1  # purpose of random draws
 SETTINGS = ("normal", "few_shot", "zero_shot")
-POOL_ROWS = {"fashion_mnist": 7000, "modelnet10": 700, "adult": 8000, "credit": 5000, "digits": 250}
+POOL_ROWS = {
+    "fashion_mnist": 7000,
+    "modelnet10": 700,
+    "adult": 8000,
+    "credit": 5000,
+    "digits": 250,
+    "digits_table": 250,
+}
 GAMMAS = {  # the paper's, parties 1 to 4; digits as Fashion-MNIST
     "fashion_mnist": (12.0, 11.5, 11.0, 10.0),
     "modelnet10": (12.0, 24.0, 6.0, 5.0),
     "adult": (9.5, 1.1, 8.5, 2.3),
     "credit": (4.7, 8.2, 5.2, 3.5),
     "digits": (12.0, 11.5, 11.0, 10.0),
+    "digits_table": (12.0, 11.5, 11.0, 10.0),
 }
 
 

@@ -1,7 +1,7 @@
 """Adult and Credit: columns of numbers and categories as they come; encoding happens at the party
-(features.py).
+(features.py). And scikit-learn's digits with a column per pixel: a table of ten classes.
 
-Both are stored as CSV made of the official UCI files without changing a value, so the result is
+The first two are stored as CSV made of the official UCI files without changing a value, so the result is
 known by its sha256. `adult.csv`: the rows of adult.data (split = train), then those of adult.test
 (split = test); spaces after commas and the full stop after test labels removed. `credit.csv`: UCI's
 data.csv (ID, X1 to X23, Y) under its usual column names, all values whole numbers.
@@ -169,3 +169,15 @@ def credit(root: str | Path | None) -> Dataset:
     train, test = held_out(labels, 0.2)
     columns = _columns(table, CREDIT_CODES)
     return Dataset("credit", ("pays", "defaults"), columns, torch.from_numpy(labels), train, test)
+
+
+def digits_table(root: str | Path | None) -> Dataset:
+    """The rows of `digits`, line by line of the picture: no column knows its neighbours."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    labels = bunch.target.astype(np.int64)
+    columns = pa.table(dict(zip(bunch.feature_names, bunch.data.T, strict=True)))
+    train, test = held_out(labels, 0.3)
+    names = tuple("0123456789")
+    return Dataset("digits_table", names, columns, torch.from_numpy(labels), train, test)

@@ -23,7 +23,7 @@ from protoevfl.methods import method_class
 from protoevfl.privacy.policy import split_overrides
 from protoevfl.validation import over_shipped
 
-TABLES = ("adult", "credit", "table")
+TABLES = ("adult", "credit", "digits_table", "table")
 OWN_DATA = ("table", "images")  # stand for a user's own rows in place of a data set
 # own rows under which a class is not shown to other parties, unless the user says otherwise
 LEAST_OF_CLASS = 5
