@@ -2,6 +2,7 @@
 touch each other."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -186,7 +187,10 @@ class TestTraining:
                 torch.testing.assert_close(p[e : e + 1], q, atol=1e-3, rtol=1e-3)
 
     @pytest.mark.parametrize("balanced", [False, True])
-    def test_heads_of_several_runs_are_those_trained_run_by_run(self, balanced: bool) -> None:
+    def test_heads_of_several_runs_are_those_trained_run_by_run(
+        self, balanced: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And they are trained once."""
         settings = replace(QUICK, balanced=balanced, party_dropout=0.2)
         tasks = []
         for run in range(3):
@@ -195,7 +199,16 @@ class TestTraining:
             absent = Drawn(2, 6, f[:, ~rows][:, :8], torch.arange(1.0, 9.0))
             own_keys = keys(3 * E)[run * E : (run + 1) * E]
             tasks.append(HeadTask(own_keys, f[:, :30], labels[:30], Z, settings, [absent]))
+        fits: list[str] = []
+
+        def counted(*arguments: Any, **options: Any) -> Tensor:
+            fits.append(options["purpose"])
+            return plain(*arguments, **options)
+
+        plain = head.fit
+        monkeypatch.setattr(head, "fit", counted)
         together = train_heads(tasks)
+        assert fits == ["head"]
         for task, one in zip(tasks, together, strict=True):
             alone = train_head(task.keys, task.f, task.labels, Z, settings, task.extras)
             for p, q in zip(one.parameters(), alone.parameters(), strict=True):

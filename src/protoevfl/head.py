@@ -237,9 +237,10 @@ class HeadTask(Work):
 
 def train_heads(tasks: Sequence[HeadTask]) -> list[HeadNet]:
     """The heads of tasks of one shape, trained as one model, one `HeadNet` per task."""
+    net = _train(tasks)
     if len(tasks) == 1:
-        return [_train(tasks)]
-    return [_members(_train(tasks), task, i) for i, task in enumerate(tasks)]
+        return [net]
+    return [_members(net, task, i) for i, task in enumerate(tasks)]
 
 
 def _members(together: HeadNet, task: HeadTask, place: int) -> HeadNet:
