@@ -54,9 +54,9 @@ class OwnRun:
     def without_rounds(self) -> "OwnRun":
         """The same with nothing made of labels sent down, by Proto-EVFL where it is another."""
         facts = method_facts(self.chosen)
-        mine = self.method == "proto_evfl"
+        is_proto_evfl = self.method == "proto_evfl"
         silent = {"rounds.count": 0, "columns": "open"}  # a sealed run sends labels down, sealed
-        settings = {**facts["settings"], **silent} if mine else silent
+        settings = {**facts["settings"], **silent} if is_proto_evfl else silent
         method = method_from({"name": "proto_evfl", "settings": settings})
         return replace(self, chosen=method, privacy=PrivacySettings())
 

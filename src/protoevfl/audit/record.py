@@ -241,33 +241,33 @@ class _Once:
         return replies
 
     def _extractors(self, wanted: Mapping[Address, Message]) -> dict[Address, dict[str, Tensor]]:
-        found: dict[Address, dict[str, Tensor]] = {}
+        states: dict[Address, dict[str, Tensor]] = {}
         for members, cohort in self.engine.cohorts:
             state = {name: t for name, t in cohort.state().items() if name.startswith("net.")}
             for g, address in enumerate(members):
                 if address in wanted:
-                    found[address] = {name: t[g] for name, t in state.items()}
-        return found
+                    states[address] = {name: t[g] for name, t in state.items()}
+        return states
 
 
 def _measured(
     federation: Federation, worlds: Sequence[World], runs: Sequence[tuple[int, int]]
 ) -> list[dict[str, Any]]:
     """The metrics of the runs that are no canaries, {} for the others."""
-    asked = [r for r, (_, canary) in enumerate(runs) if not canary]
-    found: list[dict[str, Any]] = [{} for _ in runs]
-    for r, p in zip(asked, federation.predict(runs=asked), strict=True):
-        found[r] = metrics.evaluate(p, worlds[r].labels.query, worlds[r].labels.unseen)
-    return found
+    real_runs = [r for r, (_, canary) in enumerate(runs) if not canary]
+    measures: list[dict[str, Any]] = [{} for _ in runs]
+    for r, p in zip(real_runs, federation.predict(runs=real_runs), strict=True):
+        measures[r] = metrics.evaluate(p, worlds[r].labels.query, worlds[r].labels.unseen)
+    return measures
 
 
 def _inside(engine: Any) -> dict[Address, tuple[Tensor, Tensor]]:
     """(aligned, pool) embeddings of every party's extractor as it is now; simulation only."""
-    found: dict[Address, tuple[Tensor, Tensor]] = {}
+    embeddings: dict[Address, tuple[Tensor, Tensor]] = {}
     for members, cohort in engine.members():
         aligned, pool = embed(cohort.net, cohort.rows.aligned), embed(cohort.net, cohort.rows.pool)
-        found |= {address: (aligned[g], pool[g]) for g, address in enumerate(members)}
-    return found
+        embeddings |= {address: (aligned[g], pool[g]) for g, address in enumerate(members)}
+    return embeddings
 
 
 def _described(
@@ -278,20 +278,20 @@ def _described(
     described = {
         (run, party) for run, party, _, reply in transcript if isinstance(reply, Statistics)
     }
-    found: dict[Address, tuple[Tensor, Tensor]] = {}
+    rows_of: dict[Address, tuple[Tensor, Tensor]] = {}
     for members, cohort in engine.members() if described else ():
         pool, aligned = (
             cohort.method.embed(cohort, rows) for rows in (cohort.rows.pool, cohort.rows.aligned)
         )
-        found |= {at: (pool[g], aligned[g]) for g, at in enumerate(members) if at in described}
-    return found
+        rows_of |= {at: (pool[g], aligned[g]) for g, at in enumerate(members) if at in described}
+    return rows_of
 
 
 def _recording(
     seed: int,
     world: World,
     transcript: list[tuple[int, Message, Message]],
-    found: dict[str, Any],
+    measures: dict[str, Any],
     traffic: dict[str, Any],
     ledger: Ledger,
     inside: dict[Address, tuple[Tensor, Tensor]],
@@ -311,7 +311,7 @@ def _recording(
         seed,
         world,
         transcript,
-        found,
+        measures,
         traffic["bytes"],
         traffic["rounds"],
         ledger,
@@ -327,11 +327,11 @@ def one_way_of(config: Source) -> Source:
     attacker's own."""
     if isinstance(config, OwnRun):
         return cast(Source, config.without_rounds())
-    mine = config.method == "proto_evfl" and not config.preset.startswith("paper")
+    own_preset = config.method == "proto_evfl" and not config.preset.startswith("paper")
     kept = {
         n: v
         for n, v in config.overrides.items()
-        if mine and n.split(".")[0] in ("warm", "head", "layers")
+        if own_preset and n.split(".")[0] in ("warm", "head", "layers")
     }
     one_way = replace(config, method="proto_evfl", preset="one_way", overrides=kept)
     return cast(Source, one_way)
