@@ -163,14 +163,14 @@ class Cohort:
         whole, piece, everyone = self.state(), part.state(), set(range(self.size))
         absent = {name: self.absent.get(name, set()) | set(members) for name in whole}
         for name, tensor in piece.items():
-            mine = _members(tensor, part.size)  # (members, k, ...)
+            slices = _members(tensor, part.size)  # (members, k, ...)
             old = whole.get(name)
             new = (
-                mine.new_zeros(self.size, *mine.shape[1:])
+                slices.new_zeros(self.size, *slices.shape[1:])
                 if old is None
                 else _members(old, self.size).clone()
             )
-            new[members] = mine
+            new[members] = slices
             whole[name] = new.flatten(0, 1)
             absent[name] = absent.get(name, everyone) - set(members)
         self.restore({name: tensor for name, tensor in whole.items() if absent[name] != everyone})
@@ -189,10 +189,10 @@ def _members(tensor: Tensor, size: int) -> Tensor:
 
 def _slots(optimizer: torch.optim.Optimizer) -> list[tuple[int, dict[str, Tensor]]]:
     params = [p for group in optimizer.param_groups for p in group["params"]]
-    found = [(i, optimizer.state.get(p, {})) for i, p in enumerate(params)]
+    numbered = [(i, optimizer.state.get(p, {})) for i, p in enumerate(params)]
     return [
         (i, {k: v for k, v in slots.items() if isinstance(v, Tensor)})
-        for i, slots in found
+        for i, slots in numbered
         if slots
     ]
 

@@ -187,10 +187,11 @@ def _sets(partners: int) -> list[Floats]:
     features."""
     whole = range(partners)
     sizes = whole if partners <= ALL_SETS else {1, partners - 1}
-    sets = [set(some) for size in sizes if size for some in combinations(whole, size)]
+    sets = [set(members) for size in sizes if size for members in combinations(whole, size)]
     believed = [set(whole), *sets]
     return [
-        np.array([1.0 if m in some else FAINT for m in whole])[:, None, None] for some in believed
+        np.array([1.0 if m in members else FAINT for m in whole])[:, None, None]
+        for members in believed
     ]
 
 

@@ -211,7 +211,7 @@ def _network_scores(kept: Mapping[str, Tensor], rows: Tensor) -> Tensor:
     net.eval()
     with torch.no_grad():
         parts = [
-            out(net(inputs(some).expand(len(keys), *some.shape)))
-            for some in torch.split(rows, 1024)
+            out(net(inputs(batch).expand(len(keys), *batch.shape)))
+            for batch in torch.split(rows, 1024)
         ]
     return torch.cat(parts, 1).log_softmax(-1)

@@ -66,8 +66,8 @@ def blocks_of(
     last = torch.zeros(len(owner.parties), len(owner.labels), width) if before is None else before
     rows = []
     for i, m in enumerate(owner.parties):
-        mine = (values(replies[m]) if m in replies else last[i]).to(owner.device)
-        rows.append(nn.functional.pad(mine, (0, width - mine.shape[-1])))
+        block = (values(replies[m]) if m in replies else last[i]).to(owner.device)
+        rows.append(nn.functional.pad(block, (0, width - block.shape[-1])))
     return torch.stack(rows)
 
 
