@@ -294,7 +294,7 @@ def _labels(
         matched = has[place]
         known[shared.place[place, matched]] = labels[matched]
         _about_leaks(files[name], encoders.get(name), known, config.label.column, report)
-    if max(len(some.values) for some in ids.values()) <= SPELLINGS:
+    if max(len(spelled.values) for spelled in ids.values()) <= SPELLINGS:
         report.warnings += suspects(ordered)
     for name, size in sizes.items():
         place = list(ordered).index(name)

@@ -247,7 +247,7 @@ def example_rows(
     wanted: Mapping[int, str], number: Mapping[str, int], present: Tensor, rules: IdRules
 ) -> dict[int, int]:
     """The rows (by class) that have the ids given; several id columns are written with commas."""
-    found = {}
+    row_of = {}
     for z, text in wanted.items():
         parts = text.split(",") if rules.columns > 1 else [text]
         if len(parts) != rules.columns:
@@ -262,8 +262,8 @@ def example_rows(
             raise UserError(
                 f"--example: not every party has the row '{text}'; give one that all of them have"
             )
-        found[z] = number[spelt]
-    return found
+        row_of[z] = number[spelt]
+    return row_of
 
 
 def id_warnings(inputs: Sequence[Input]) -> list[str]:

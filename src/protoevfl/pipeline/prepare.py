@@ -311,14 +311,17 @@ class PartyRows:
 def rows_of(rows: ActiveRows, shared: Sharing, party: int, predict: bool = False) -> PartyRows:
     """The same rows in a party's own file; party 0 is the active one. `predict` names those without
     a label too."""
-    asked = rows.asked if predict else NOTHING
+    to_predict = rows.asked if predict else NOTHING
     if not party:
-        return PartyRows(rows.train, rows.kept_aside, rows.further, asked)
+        return PartyRows(rows.train, rows.kept_aside, rows.further, to_predict)
     place = shared.place[party - 1]
     further = place[rows.further]
-    asked = place[asked]
+    to_predict = place[to_predict]
     return PartyRows(
-        place[rows.train], place[rows.kept_aside], further[further >= 0], asked[asked >= 0]
+        place[rows.train],
+        place[rows.kept_aside],
+        further[further >= 0],
+        to_predict[to_predict >= 0],
     )
 
 

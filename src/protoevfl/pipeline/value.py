@@ -79,7 +79,7 @@ def value(
         (*always, *(m for i, m in enumerate(players) if code >> i & 1))
         for code in range(1 << len(players))
     ]
-    right = torch.stack([_answers(owner, rows, some, metric) for some in subsets])  # (2^M, n)
+    right = torch.stack([_answers(owner, rows, present, metric) for present in subsets])  # (2^M, n)
     once = torch.ones(1, len(rows.labels), dtype=torch.float64)
     v = _scores(right, rows.labels, once, metric)[0]  # (2^M,)
     phi, weights = shapley(v), shapley_weights(len(players))

@@ -237,9 +237,9 @@ def accounted(entries: list[Entry], delta: float) -> float:
     """Epsilon by dp-accounting where it is installed and practical, else by the closed form."""
     total = _total(entries)
     if 0 < total <= LARGEST_CHECKED:
-        found = by_dp_accounting([e.mu for e in entries], delta)
-        if found is not None:
-            return found
+        epsilon = by_dp_accounting([e.mu for e in entries], delta)
+        if epsilon is not None:
+            return epsilon
     return bounds.epsilon(total, delta)
 
 

@@ -137,12 +137,12 @@ def finding(attempts: Sequence[Attempt], threat: str, known: int) -> Finding:
             for name, value in scores.items():
                 table[name][one.seed].append(value)
     chance = sum(one.majority for one in attempts) / len(attempts)
-    yardsticks = [_line(name, False, found) for name, found in silent.items()]
+    yardsticks = [_line(name, False, by_seed) for name, by_seed in silent.items()]
     yardstick = max(yardsticks, key=lambda line: line.accuracy)
     lines = [
-        _line(name, True, found)
-        for name, found in talking.items()
-        if len(found) == len(silent["majority"])
+        _line(name, True, by_seed)
+        for name, by_seed in talking.items()
+        if len(by_seed) == len(silent["majority"])
     ]
     worst = max(lines, key=lambda line: line.accuracy, default=yardstick)
     pairs = zip(worst.by_seed, yardstick.by_seed, strict=True)
@@ -150,12 +150,13 @@ def finding(attempts: Sequence[Attempt], threat: str, known: int) -> Finding:
     return Finding(threat, known, worst, yardstick, advantage, half, chance, (*lines, *yardsticks))
 
 
-def _line(name: str, communicates: bool, found: dict[int, list[Score]]) -> Line:
+def _line(name: str, communicates: bool, scores_of: dict[int, list[Score]]) -> Line:
     """Parties are averaged within a seed, the interval is over seeds."""
 
     def mean(what: str) -> list[float]:
         return [
-            sum(float(getattr(s, what)) for s in scores) / len(scores) for scores in found.values()
+            sum(float(getattr(s, what)) for s in scores) / len(scores)
+            for scores in scores_of.values()
         ]
 
     by_seed = mean("accuracy")

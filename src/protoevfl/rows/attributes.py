@@ -29,7 +29,7 @@ def read_attributes(path: str | Path, classes: Sequence[str]) -> Tensor:
                 continue  # the header
             raise UserError(
                 f"{path.name} line {line}: '{name}' is not a class; the classes are "
-                f"{_some(classes)}"
+                f"{_listed(classes)}"
             )
         if name in numbers:
             raise UserError(f"{path.name} line {line}: class '{name}' has a line already")
@@ -41,7 +41,7 @@ def read_attributes(path: str | Path, classes: Sequence[str]) -> Tensor:
             )
     if absent := [name for name in classes if name not in numbers]:
         raise UserError(
-            f"{path.name} has no line for class {_some(absent)}; attributes are needed for every "
+            f"{path.name} has no line for class {_listed(absent)}; attributes are needed for every "
             "class"
         )
     return torch.tensor([numbers[name] for name in classes])
@@ -77,5 +77,5 @@ def _is_number(cell: str) -> bool:
         return False
 
 
-def _some(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + " ..." * (len(names) > 10)

@@ -53,7 +53,7 @@ class Question(BaseModel):
             raise ValueError("give either one row (id, columns) or a list of rows")
         return self
 
-    def asked(self) -> list[Row]:
+    def to_predict(self) -> list[Row]:
         if self.rows is not None:
             return [Row(row.id, row.columns) for row in self.rows]
         return [Row(self.id, self.columns)]
@@ -154,16 +154,19 @@ def make_app(service: Service, callers: Callers, settings: Settings | None = Non
     async def predict(question: Question, request: Request) -> Any:
         """Class and probabilities of one row or several."""
         caller: Entry = request.state.caller
-        rows = question.asked()
+        rows = question.to_predict()
         callers.count_rows(caller, len(rows))
         seconds = (question.deadline_ms or how.deadline_s * 1000) / 1000
         start = time.perf_counter()
         model = service.model(question.run)
         answers = await run_in_threadpool(model.predict, rows, seconds, how.over_limit)
-        found = [predicted(answer) for answer in answers]
+        predictions = [predicted(answer) for answer in answers]
         lacking = [[n for n, why in a.absent.items() if why not in NEVER] for a in answers]
         metrics.answered(time.perf_counter() - start, len(rows), lacking)
-        body = {"model": model.version, "predictions": [p.model_dump(by_alias=True) for p in found]}
+        body = {
+            "model": model.version,
+            "predictions": [p.model_dump(by_alias=True) for p in predictions],
+        }
         return JSONResponse(body)
 
     @app.get("/health")

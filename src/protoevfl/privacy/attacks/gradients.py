@@ -50,7 +50,7 @@ def sums(view: View) -> Mapping[str, Mapping[int, Tensor]]:
     of them."""
     if view.sums:
         return view.sums
-    found: dict[str, dict[int, Tensor]] = {}
+    by_stage: dict[str, dict[int, Tensor]] = {}
     every = view.gradients()
     for party in view.parties:
         steps = [(rows, g) for p, rows, g in every if p == party]
@@ -62,8 +62,8 @@ def sums(view: View) -> Mapping[str, Mapping[int, Tensor]]:
                 "all epochs": len(steps),
             }
             for name, end in ends.items():
-                found.setdefault(name, {})[party] = summed(steps[:end], view.rows)
-    return found
+                by_stage.setdefault(name, {})[party] = summed(steps[:end], view.rows)
+    return by_stage
 
 
 def condensed(view: View) -> View:
