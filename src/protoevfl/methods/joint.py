@@ -377,5 +377,5 @@ def _fitted(owner: LabelOwner, senders: tuple[int, ...], with_own: bool) -> Join
 
 def _of(blocks: Tensor, senders: Sequence[int]) -> Floats:
     """(M, n, d) -> (senders, n, d)."""
-    theirs: Floats = blocks[list(senders)].cpu().double().numpy()
-    return theirs
+    features: Floats = blocks[list(senders)].cpu().double().numpy()
+    return features

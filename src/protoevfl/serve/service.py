@@ -163,13 +163,13 @@ class Model:
         """Per row: parties that did not take part, and why."""
         missing: list[dict[str, str]] = [{} for _ in ids]
         for number, partner in self.lead.partners.items():
-            asked = set(lines[number])
+            has_row = set(lines[number])
             for k, identity in enumerate(ids):
-                if k in asked and number in absent:
+                if k in has_row and number in absent:
                     missing[k][partner.name] = absent[number]
-                elif k not in asked and partner.greeting is None:
+                elif k not in has_row and partner.greeting is None:
                     missing[k][partner.name] = partner.reason
-                elif k not in asked:
+                elif k not in has_row:
                     why = "the row has no id" if identity is None else "does not have this customer"
                     missing[k][partner.name] = why
         return missing
