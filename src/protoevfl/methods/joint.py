@@ -164,14 +164,16 @@ def _fit_joint(own: Floats, features: Floats, labels: NDArray[np.int64], mix: fl
     belief = softmax(np.array(beliefs)[None])[0]
     by_set = np.split(belief[1:], len(sets))
     paths = [fits[1 + i : 1 + i + len(LAMBDAS)] for i in range(0, len(fits) - 1, len(LAMBDAS))]
-    views = tuple(
-        View(*space, sum(w * fit.weights for w, fit in zip(share, path, strict=True)))
-        for space, share, path in zip(spaces, by_set, paths, strict=True)
-        if share.sum() > LEAST
-    )
+    views: list[View] = []
+    for space, share, path in zip(spaces, by_set, paths, strict=True):
+        if share.sum() > LEAST:
+            weights: Floats = sum(w * fit.weights for w, fit in zip(share, path, strict=True))
+            views.append(View(*space, weights))
     slope = float(sum(w * fit.slope for w, fit in zip(belief, fits, strict=True)))
     level = np.sum([w * fit.level for w, fit in zip(belief, fits, strict=True)], 0)
-    model = Joint(views, slope, level, centre, own_shift, np.zeros(own.shape[1]), float(belief[0]))
+    model = Joint(
+        tuple(views), slope, level, centre, own_shift, np.zeros(own.shape[1]), float(belief[0])
+    )
     shift = class_shift(model.logits(own, features), softmax(alone).mean(0))
     return replace(model, shift=shift)
 

@@ -81,13 +81,16 @@ class Predictions:
         return pa.table(columns)
 
     def contributors(self) -> list[str]:
-        codes = (
-            (self.present.long() * (1 << torch.arange(len(self.present)))[:, None]).sum(0).tolist()
-        )
-        spelt = {
-            c: "+".join(p for m, p in enumerate(self.parties) if c >> m & 1) for c in set(codes)
-        }
-        return [spelt[c] for c in codes]
+        """Each row's parties as one text: there are few subsets and many rows, so each subset is
+        spelt once, by its number in binary digits."""
+        bits = 1 << torch.arange(len(self.present))
+        codes = (self.present.long() * bits[:, None]).sum(0).tolist()
+
+        def spelt(code: int) -> str:
+            return "+".join(name for m, name in enumerate(self.parties) if code >> m & 1)
+
+        spelt_of = {code: spelt(code) for code in set(codes)}
+        return [spelt_of[code] for code in codes]
 
 
 def free(name: str, taken: Mapping[str, Any]) -> str:
