@@ -23,7 +23,8 @@ from torch import Tensor
 from protoevfl.methods.joint import fit_joint
 from protoevfl.methods.own_model import OwnModelSettings, own_scores, train_own_model
 from protoevfl.methods.table_features import learn_features, table_features
-from protoevfl.pipeline.prepare import OneParty, Prepared, prepare
+from protoevfl.pipeline.one_process import prepare
+from protoevfl.pipeline.prepare import OneParty, Prepared
 from protoevfl.pipeline.simulate import method_and_privacy
 from protoevfl.pipeline.train import owner_of
 from protoevfl.privacy.gives_away import columns_of, gives_away

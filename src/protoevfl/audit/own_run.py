@@ -16,7 +16,8 @@ from protoevfl.bench.world import World
 from protoevfl.errors import UserError
 from protoevfl.method import Method
 from protoevfl.observer import SILENT, Observer
-from protoevfl.pipeline.prepare import Prepared, prepare
+from protoevfl.pipeline.one_process import prepare
+from protoevfl.pipeline.prepare import Prepared
 from protoevfl.pipeline.simulate import method_and_privacy
 from protoevfl.pipeline.train import owner_of
 from protoevfl.privacy.policy import PrivacySettings

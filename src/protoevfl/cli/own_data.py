@@ -125,7 +125,7 @@ def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False
     """Find the rows the parties share by private set intersection; each party's result has its own
     folder."""
     from protoevfl.observer import Terminal
-    from protoevfl.pipeline.prepare import alignment_folder
+    from protoevfl.pipeline.one_process import alignment_folder
     from protoevfl.pipeline.simulate import align_files
     from protoevfl.settings.config import load
 

@@ -14,14 +14,14 @@ from protoevfl.artifacts.run_dir import MANIFEST, write_run
 from protoevfl.distributed import choose_device
 from protoevfl.method import Method
 from protoevfl.observer import SILENT, Observer
-from protoevfl.pipeline.prepare import (
-    Prepared,
+from protoevfl.pipeline.one_process import (
     alignment_folder,
     ids_of,
     kind_of_run,
     party_order,
     prepare,
 )
+from protoevfl.pipeline.prepare import Prepared
 from protoevfl.pipeline.threads import is_small, one_thread
 from protoevfl.pipeline.train import Trained, stored_party, train
 from protoevfl.privacy.policy import PrivacySettings
