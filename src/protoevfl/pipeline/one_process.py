@@ -54,7 +54,7 @@ def sharing(config: Config, ids: Mapping[str, Ids], kept: bool = True) -> Sharin
     for m, other in enumerate(others):
         pair = {name: ids[name] for name in (active, other)}
         if kept and folder.is_dir():
-            aligned = kept_pair(config, folder / other, pair)
+            aligned = _kept_pair(config, folder / other, pair)
         else:
             aligned = plain_intersection(pair, config.alignment.minimum)
         place[m, aligned[active].rows] = aligned[other].rows
@@ -62,7 +62,7 @@ def sharing(config: Config, ids: Mapping[str, Ids], kept: bool = True) -> Sharin
     return Sharing(place, alignments)
 
 
-def kept_pair(config: Config, folder: Path, pair: Mapping[str, Ids]) -> dict[str, Alignment]:
+def _kept_pair(config: Config, folder: Path, pair: Mapping[str, Ids]) -> dict[str, Alignment]:
     """The two sides of a pair that `protoevfl align` wrote; the files must not have changed
     since."""
     aligned = {name: Alignment.load(folder / name) for name in pair}

@@ -52,13 +52,13 @@ def centred(f: Tensor, mu: Tensor) -> Tensor:
     return cosine(f - f.mean(0), mu - f.mean(0))
 
 
-def closeness(f: Tensor, mu: Tensor) -> Tensor:
+def _closeness(f: Tensor, mu: Tensor) -> Tensor:
     """-||f_n - mu_z||, in units of the mean distance."""
     distance = torch.cdist(f, mu)
     return -distance / distance.mean().clamp(min=1e-12)
 
 
-MEASURES = {"cosine": cosine, "centred cosine": centred, "L2": closeness}
+MEASURES = {"cosine": cosine, "centred cosine": centred, "L2": _closeness}
 
 
 def _refined(view: View, release: Release) -> Tensor | None:
