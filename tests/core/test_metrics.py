@@ -21,21 +21,9 @@ from protoevfl.core.metrics import (
     matched_accuracy,
     per_class_recall,
 )
+from tests.bench.fields import METRICS
 
-KEYS = {
-    "brier",
-    "calibration_error",
-    "mean_rates",
-    "accuracy",
-    "balanced_accuracy",
-    "macro_f1",
-    "auc",
-    "seen_accuracy",
-    "unseen_recall",
-    "harmonic_mean",
-    "per_class_recall",
-    "classes_predicted",
-}
+KEYS = METRICS | {"brier", "calibration_error", "mean_rates"}
 
 
 def sample(classes: int, rows: int = 60, seed: int = 0) -> tuple[Tensor, Tensor]:
