@@ -19,7 +19,7 @@ from torch import Tensor
 from protoevfl.core.transport import unit
 from protoevfl.privacy import bounds
 from protoevfl.privacy.attacks.linear_system import STRENGTHS, ridge_solution
-from protoevfl.privacy.defences.release import coordinates
+from protoevfl.privacy.defences.release import coordinates, space
 from protoevfl.privacy.learners import largest
 from protoevfl.privacy.policy import PrivacySettings
 
@@ -53,7 +53,8 @@ def one_run(
     """Right guesses of each attack on one coalition."""
     labels = (torch.arange(rows) % CLASSES)[torch.randperm(rows, generator=source)]
     member, sigma = F.one_hot(labels, CLASSES).double(), settings.sigma(rows, CLASSES)
-    xs = [coordinates(f, settings.rank) for f in embeddings(rows, parties, structured, source)]
+    received = embeddings(rows, parties, structured, source)
+    xs = [coordinates(f, *space(f, settings.rank)[:2]) for f in received]
     noise = [torch.randn(CLASSES, settings.rank, generator=source, dtype=torch.float64) for _ in xs]
     seen = [unit(member.T @ x + sigma * n) for x, n in zip(xs, noise, strict=True)]
     scores = [torch.stack([x @ mu.T for x, mu in zip(xs, seen, strict=True)]).sum(0)]
