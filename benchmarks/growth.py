@@ -39,7 +39,7 @@ SHORT = {
 
 
 def measure(sizes: Mapping[str, Sequence[int]], threads: int, device: str) -> Iterator[Line]:
-    """One line a size; each runs in its own process (on a GPU in this one, whose peak memory can be
+    """One line per size; each runs in its own process (on a GPU in this one, whose peak memory can be
     forgotten)."""
     if device == "cuda":
         Whole(300, 40, 2, 2, device).run()  # start-up apart

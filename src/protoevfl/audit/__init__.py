@@ -128,7 +128,7 @@ def attacked(
     config: RunConfig, seeds: Sequence[int], *, device: str = "auto", engine: str = "auto"
 ) -> list[dict[str, Any]]:
     """Records of the runs, each with an "attack" entry: figures of the passive party with one known
-    label a class.
+    label per class.
 
     The seeds are attacked together (the worst attack is chosen by its mean); every record holds its
     own seed's share. Always the stacked engine, whatever `engine` says.
@@ -158,7 +158,7 @@ def attack_records(
     shuffled: Sequence[Mapping[str, Any]],
     seconds: float,
 ) -> list[dict[str, Any]]:
-    """One record a seed from its recording and the findings (as JSON) with true and with shuffled
+    """One record per seed from its recording and the findings (as JSON) with true and with shuffled
     labels."""
     _, privacy = privacy_of(config)
     passive = {f["known"]: f for f in with_labels if f["threat"] == "passive"}

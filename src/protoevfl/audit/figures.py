@@ -165,9 +165,11 @@ def columns(
             table, sent = recording.world.tables[party], _received(recording, party)
             if table.spans is None or sent is None:
                 continue
-            held = columns_of(table.aligned.cpu(), table.spans, table.numbers, names.get(party, ()))
+            columns_held = columns_of(
+                table.aligned.cpu(), table.spans, table.numbers, names.get(party, ())
+            )
             for way, known in (("from what it sends", sent), ("from the label alone", labels)):
-                for column, score in gives_away(held, known).items():
+                for column, score in gives_away(columns_held, known).items():
                     totals.setdefault((table.name, column, way), []).append(score)
     tables: dict[str, dict[str, dict[str, float]]] = {}
     for (who, column, way), scores in totals.items():

@@ -249,8 +249,8 @@ class Party(Cohort):
         """
         if not isinstance(reply, Embeddings | Learned | Projections):
             return {}
-        which = request.rows if isinstance(request, Embed) else "aligned"
-        rows = getattr(self.rows, which)[0]
+        row_set = request.rows if isinstance(request, Embed) else "aligned"
+        rows = getattr(self.rows, row_set)[0]
         if isinstance(request, ForwardBatch):
             rows = rows[request.rows]
         values = reply.values.cpu()

@@ -210,12 +210,12 @@ class FedCVT(SplitLearning):
             {m: replies.get(m, nothing) for m in owner.parties}, owner.parties, self.models
         ).to(owner.device)
         pairs = [p for p, m in enumerate(owner.parties[1:]) if m in replies]
-        which = 1 if not pairs else 0 if owner.parties[0] in replies else 2
+        head = 1 if not pairs else 0 if owner.parties[0] in replies else 2
         parts = []
         with torch.no_grad():
             for part in torch.split(z, 4096, 2):
                 logits = owner.head(part[:, :1].expand(-1, z.shape[1] - 1, -1, -1), part[:, 1:])[
-                    which
+                    head
                 ]
                 parts.append(logits[:, pairs or [0]].softmax(-1).mean((0, 1)))
         return torch.cat(parts)

@@ -7,7 +7,7 @@
 
 Then split learning on the mean of both encoders. An epoch is two exchanges: projections of the
 aligned rows go up with the averaged parameters' arrival; the active party's go down, parameters
-come up. Departs: projections are exchanged once an epoch, not once a batch (they are constants of
+come up. Departs: projections are exchanged once per epoch, not once per batch (they are constants of
 the loss either way), and momentum starts anew each epoch.
 """
 

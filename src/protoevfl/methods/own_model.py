@@ -140,8 +140,8 @@ def _fit_trees(
         return model, _floored(torch.from_numpy(p).log())
 
     first = [left_out(setting, 0) for setting in BOOSTING]
-    held = labels[fold == 0].cpu()
-    losses = [float(F.nll_loss(scores, held)) for _, scores in first]
+    kept_labels = labels[fold == 0].cpu()
+    losses = [float(F.nll_loss(scores, kept_labels)) for _, scores in first]
     best = int(np.argmin(losses))
     fitted = [first[best], *(left_out(BOOSTING[best], k) for k in range(1, settings.members))]
     cross_fitted = torch.zeros(len(y), owner.classes)

@@ -126,8 +126,8 @@ def _read_input(
         )
     if isinstance(encoder, TableEncoder) and survey is not None:
         warnings += drift.differences(encoder.pictures, survey)
-    said = tuple(f"{party.name}: {text}" for text in warnings)
-    return Input(party, ids, embeddings, table.take(ids.rows), encoded, said)
+    of_party = tuple(f"{party.name}: {text}" for text in warnings)
+    return Input(party, ids, embeddings, table.take(ids.rows), encoded, of_party)
 
 
 def predict(
@@ -277,14 +277,14 @@ def _id_warnings(inputs: Sequence[Input]) -> list[str]:
         shared = len(set(first.ids.values) & set(other.ids.values))
         names = (first.party.name, other.party.name)
         near = near_matches(first.ids, other.ids)
-        said = near_match_lines(near, names)
+        near_lines = near_match_lines(near, names)
         if max(map(len, near.values()), default=0) > shared:
             raise UserError(
-                f"{shared:,} ids of {names[0]} and {names[1]} match, and {said[0]}; write the ids "
+                f"{shared:,} ids of {names[0]} and {names[1]} match, and {near_lines[0]}; write the ids "
                 "alike in both files, as the files of training had them (leading zeros need a "
                 "column of text)"
             )
-        lines += said
+        lines += near_lines
         if not shared:
             lines.append(
                 f"no row of {names[1]} is among those of {names[0]}: each is predicted from one "

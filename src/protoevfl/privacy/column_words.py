@@ -38,10 +38,10 @@ def own_half(facts: Facts) -> list[Section]:
         "rebuilt more than halfway"
         for level, scores in facts["levels"].items()
     ]
-    said = f"What {facts['party']} sends to {facts['active']}, measured on {facts['what']}."
+    opening = f"What {facts['party']} sends to {facts['active']}, measured on {facts['what']}."
     kinds = tuple((level, LEVELS[level]) for level in levels)
     return [
-        Section("In short", (said, "; ".join(counts) + ".", f"Used here: {facts['level']}.")),
+        Section("In short", (opening, "; ".join(counts) + ".", f"Used here: {facts['level']}.")),
         Section("Your columns, one by one", (OWN_COLUMNS, Table(("column", *levels), rows))),
         Section("The levels", (Table(("columns =", "what is sent"), kinds),)),
     ]

@@ -148,7 +148,7 @@ class Ledger:
         return _total(self._of(tuple(parties), direction))
 
     def summary(self) -> list[dict[str, object]]:
-        """One line a party and direction, for records and reports."""
+        """One line per party and direction, for records and reports."""
         both: tuple[Direction, ...] = ("down", "up")
         keys = [(p, d) for p in sorted(self._parties()) for d in both if self._of((p,), d)]
         return [

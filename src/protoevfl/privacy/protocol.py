@@ -1,6 +1,6 @@
 """The protocol of every privacy figure: largest attack, yardstick, canary, utility, intervals.
 
-1. threat models apart (passive, malicious, colluding), each with k known labels a class;
+1. threat models apart (passive, malicious, colluding), each with k known labels per class;
 2. the figure is the maximum over attacks and rounds of the mean over seeds and parties (a maximum over single runs
    would mostly pick luck);
 3. its advantage over the best attacker that received nothing, paired by seed;
@@ -111,11 +111,11 @@ def attempt(case: Case, threat: str, known: int, extra: Extra | None = None) -> 
     """All attacks of a threat model on one case."""
     attacks = COLLUDING if threat == "colluding" else () if threat == "malicious" else PASSIVE
     side = know(case.labels, known, case.view.classes, case.seed)
-    said = [attack(case.view, side) for attack in attacks] + (
+    by_attack = [attack(case.view, side) for attack in attacks] + (
         [extra(case, side)] if extra is not None else []
     )
     nothing = {"majority": majority(case.labels), **no_communication(case.view, side)}
-    talking = {name: guess for part in said for name, guess in part.items()}
+    talking = {name: guess for part in by_attack for name, guess in part.items()}
 
     def scores(guesses: Mapping[str, Guess]) -> dict[str, Score]:
         return {

@@ -81,7 +81,7 @@ def summary(facts: Facts) -> tuple[str | Table, ...]:
         f"{facts['parties']} parties share {facts['rows']} labelled rows of {facts['classes']} "
         f"classes; {_runs(len(facts['seeds']))} attacked.",
         f"The attack that gains most from the messages ({f['worst']['attack']}; "
-        f"{THREATS[f['threat']]}, {f['known']} known labels a class) finds {by_attack} of the labels. "
+        f"{THREATS[f['threat']]}, {f['known']} known labels per class) finds {by_attack} of the labels. "
         f"Without any message {by_guessing} can be guessed ({f['yardstick']['attack']}): the messages "
         f"are worth {points(f['advantage'])} points to the attacker.",
         "With labels that have nothing to do with the rows, the best attack is right for "
@@ -136,22 +136,22 @@ def crossing(facts: Facts) -> tuple[str | Table, ...]:
 def _notes(facts: Facts) -> tuple[str, ...]:
     """What is to be said about the kinds of messages that crossed."""
     kinds = {kind_of(name) for name in facts["crossed"]["by_type"]}
-    said = []
+    notes = []
     if "gradients" in kinds:
-        said.append(GRADIENTS)
+        notes.append(GRADIENTS)
     if "parameters" in kinds:
-        said.append("Parameters of networks cross, trained on all rows of a party.")
+        notes.append("Parameters of networks cross, trained on all rows of a party.")
     if "Learned" in facts["crossed"]["by_type"]:
-        said.append(RATES)
+        notes.append(RATES)
     # `SendFeatures` has no bytes to count
     if facts["config"].get("labels") == "all" and facts.get("columns"):
-        said.append({"open": FEATURES, "few": FEW, "sealed": SEALED}[facts["level"]])
+        notes.append({"open": FEATURES, "few": FEW, "sealed": SEALED}[facts["level"]])
     elif not kinds & {"gradients", "parameters"}:
-        said.append(
+        notes.append(
             "Raw columns, labels, row ids and model weights are not among the message types of "
             "Proto-EVFL."
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def inferred(facts: Facts) -> tuple[str | Table, ...]:
@@ -166,7 +166,7 @@ def inferred(facts: Facts) -> tuple[str | Table, ...]:
     )  # fmt: skip
     heads = (
         "attacker",
-        "known labels a class",
+        "known labels per class",
         "worst attack",
         "labels found",
         "without any message",

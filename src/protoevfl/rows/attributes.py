@@ -1,4 +1,4 @@
-"""Side information on classes: a CSV file with one line a class, its name and then its attributes
+"""Side information on classes: a CSV file with one line per class, its name and then its attributes
 as numbers.
 
     class,loops,strokes
@@ -55,11 +55,11 @@ def _lines(path: Path) -> list[tuple[int, str, list[str]]]:
             rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except OSError as error:
         raise UserError(
-            f"cannot read {path}: {error.strerror}; give a CSV file with one line a class"
+            f"cannot read {path}: {error.strerror}; give a CSV file with one line per class"
         ) from None
     except (UnicodeDecodeError, csv.Error):
         raise UserError(
-            f"{path.name} is not a CSV file in UTF-8; write one line a class: its name, numbers"
+            f"{path.name} is not a CSV file in UTF-8; write one line per class: its name, numbers"
         ) from None
     return [(line, row[0], row[1:]) for line, row in rows if any(row)]
 

@@ -161,9 +161,9 @@ def near_matches(left: Ids, right: Ids) -> dict[str, list[tuple[int, int]]]:
     matched = set(left.values) & set(right.values)
     pairs_of = {}
     for kind, loosen in _LOOSER.items():
-        there = {loosen(v): row for v, row in zip(right.values, right.rows) if v not in matched}
-        pairs = [(int(row), int(there[key])) for v, row in zip(left.values, left.rows)
-                 if v not in matched and (key := loosen(v)) in there]  # fmt: skip
+        unmatched = {loosen(v): row for v, row in zip(right.values, right.rows) if v not in matched}
+        pairs = [(int(row), int(unmatched[key])) for v, row in zip(left.values, left.rows)
+                 if v not in matched and (key := loosen(v)) in unmatched]  # fmt: skip
         if pairs:
             pairs_of[kind] = pairs
     return pairs_of
