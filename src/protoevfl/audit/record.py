@@ -298,28 +298,36 @@ def _recording(
     described: dict[Address, tuple[Tensor, Tensor]],
     run: int,
 ) -> Recording:
-    last = {p: q for p, q, _ in transcript if isinstance(q, Learn)}
-    pools = {m: inside[run, m][1] for m in world.owner.parties}
-    rates: dict[int, float] = {}
-    for m, request in last.items():
-        width = min(pools[m].shape[1], request.prototypes.shape[1])
-        if world.labels.pools:  # classes of own files' unshared rows are known to nobody
-            guess = cosine(pools[m][:, :width], request.prototypes[:, :width]).argmax(1)
-            rates[m] = metrics.accuracy(guess.cpu(), world.labels.pools[m]) or 0.0
-    own = {m: inside[run, m][0] for m in world.owner.parties}
+    parties = world.owner.parties
+    pools = {m: inside[run, m][1] for m in parties}
     return Recording(
         seed,
         world,
         transcript,
-        measures,
-        traffic["bytes"],
-        traffic["rounds"],
-        ledger,
-        rates,
-        own,
-        pools,
-        {m: described[run, m] for m in world.owner.parties if (run, m) in described},
+        metrics=measures,
+        crossed=traffic["bytes"],
+        exchanges=traffic["rounds"],
+        ledger=ledger,
+        pseudo_labels=_pseudo_labels(world, transcript, pools),
+        own={m: inside[run, m][0] for m in parties},
+        pool=pools,
+        described={m: described[run, m] for m in parties if (run, m) in described},
     )
+
+
+def _pseudo_labels(
+    world: World, transcript: list[tuple[int, Message, Message]], pools: Mapping[int, Tensor]
+) -> dict[int, float]:
+    """Per party: how often the nearest of the prototypes it got last is right for its own pool."""
+    if not world.labels.pools:  # classes of own files' unshared rows are known to nobody
+        return {}
+    last = {party: request for party, request, _ in transcript if isinstance(request, Learn)}
+    rates: dict[int, float] = {}
+    for party, request in last.items():
+        width = min(pools[party].shape[1], request.prototypes.shape[1])
+        guess = cosine(pools[party][:, :width], request.prototypes[:, :width]).argmax(1)
+        rates[party] = metrics.accuracy(guess.cpu(), world.labels.pools[party]) or 0.0
+    return rates
 
 
 def one_way_of(config: Source) -> Source:
