@@ -23,7 +23,8 @@ from torch import Tensor
 from protoevfl.methods.joint import fit_joint
 from protoevfl.methods.own_model import OwnModelSettings, own_scores, train_own_model
 from protoevfl.methods.table_features import learn_features, table_features
-from protoevfl.pipeline.prepare import OneParty, Prepared, prepare
+from protoevfl.pipeline.one_process import prepare
+from protoevfl.pipeline.prepare import OneParty, Prepared
 from protoevfl.pipeline.simulate import method_and_privacy
 from protoevfl.pipeline.train import owner_of
 from protoevfl.privacy.gives_away import columns_of, gives_away
@@ -46,12 +47,12 @@ def numbers_sent(part: OneParty, count: int) -> list[Tensor]:
     """What a party sends of its shared rows and of its query rows, before they are blurred."""
     table = part.table
     own = torch.cat([table.pool, table.aligned])
-    asked = [table.aligned, table.query]
+    shared_and_query = [table.aligned, table.query]
     if not count:
         learnt = learn_features(own[None], table.numbers)
-        return [table_features(rows[None], table.numbers, **learnt)[0] for rows in asked]
+        return [table_features(rows[None], table.numbers, **learnt)[0] for rows in shared_and_query]
     centre, basis = components(own, count)
-    return [(rows - centre) @ basis for rows in asked]
+    return [(rows - centre) @ basis for rows in shared_and_query]
 
 
 def blurred(numbers: Tensor, noise: float, step: float, draw: torch.Generator) -> Tensor:
@@ -88,11 +89,11 @@ def frontier(path: Path, counts: Sequence[int]) -> Iterator[dict[str, Any]]:
             joint = fit_joint(own, shared, world.labels.numpy())
             auc = float(roc_auc_score(truth, joint.predict(own_query, query)[:, 1]))
             columns: dict[str, float] = {}
-            for part, (_, asked) in zip(others, left, strict=True):
+            for part, (_, sent_queries) in zip(others, left, strict=True):
                 table = part.table
                 names = part.encoder.columns
-                held = columns_of(table.query, table.spans, table.numbers, names)
-                columns |= gives_away(held, asked)
+                true_columns = columns_of(table.query, table.spans, table.numbers, names)
+                columns |= gives_away(true_columns, sent_queries)
             yield {
                 **place, "count": count, "noise": noise, "step": step,
                 "auc": auc, "columns": columns,

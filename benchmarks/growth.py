@@ -39,7 +39,7 @@ SHORT = {
 
 
 def measure(sizes: Mapping[str, Sequence[int]], threads: int, device: str) -> Iterator[Line]:
-    """One line a size; each runs in its own process (on a GPU in this one, whose peak memory can be
+    """One line per size; each runs in its own process (on a GPU in this one, whose peak memory can be
     forgotten)."""
     if device == "cuda":
         Whole(300, 40, 2, 2, device).run()  # start-up apart
@@ -51,9 +51,9 @@ def measure(sizes: Mapping[str, Sequence[int]], threads: int, device: str) -> It
             if device == "cuda":
                 yield {"bench": "growth", "axis": axis, **on_gpu(**point)}
                 continue
-            asked = json.dumps({**point, "threads": threads})
+            point_json = json.dumps({**point, "threads": threads})
             done = subprocess.run(
-                [sys.executable, __file__, asked], capture_output=True, text=True, check=False
+                [sys.executable, __file__, point_json], capture_output=True, text=True, check=False
             )
             if done.returncode:
                 raise RuntimeError(f"{axis} = {value}: {done.stderr[-800:]}")
@@ -122,15 +122,15 @@ class Whole:
 
     def bytes(self) -> int:
         """What crossed, both ways."""
-        told = self.engine.ledger(0)
-        return int(told["up"] + told["down"])
+        traffic = self.engine.ledger(0)
+        return int(traffic["up"] + traffic["down"])
 
 
 def render(lines: Sequence[Line]) -> str:
     """A table for each axis, the exponents below it."""
     parts = []
     for axis in dict.fromkeys(x["axis"] for x in lines):
-        some = [x for x in lines if x["axis"] == axis]
+        points = [x for x in lines if x["axis"] == axis]
         cells = [
             [
                 f"{x[axis]:,}",
@@ -139,10 +139,10 @@ def render(lines: Sequence[Line]) -> str:
                 f"{x['added_mb']:,.0f}",
                 f"{x['bytes'] / 1e6:,.2f}",
             ]
-            for x in some
+            for x in points
         ]
         named = {"seconds": "seconds", "added memory": "added_mb", "bytes": "bytes"}
-        fits = "; ".join(f"{name} {grows(some, axis, field)}" for name, field in named.items())
+        fits = "; ".join(f"{name} {grows(points, axis, field)}" for name, field in named.items())
         heads = [axis, "seconds", "peak memory, MB", "added by the run, MB", "bytes both ways, MB"]
         parts.append(f"{table(heads, cells)}\n\nExponent of {axis}: {fits}.")
     return "\n\n".join(parts)

@@ -137,12 +137,12 @@ def measure(
     settings = {"warm.epochs": 1, "warm.batch": batch, "rounds.count": 0, "layers": ["output"]}
     method = build("proto_evfl", dataset="fashion_mnist", overrides=settings)
     facts = {"bench": "naive", "parties": len(tables), "rows": rows, "batch": batch}
-    asked = {(0, m): WarmUp() for m in range(len(tables))}
+    requests = {(0, m): WarmUp() for m in range(len(tables))}
     ways: dict[str, Callable[[], object]] = {}
     for kind in ("stacked", "loop"):
         engine = ours(method, tables, kind, device)
-        engine.exchange(asked)  # start-up apart, for us and for them
-        ways[kind] = partial(engine.exchange, asked)
+        engine.exchange(requests)  # start-up apart, for us and for them
+        ways[kind] = partial(engine.exchange, requests)
     own = [torch.cat([t.pool, t.aligned]) for t in tables]
     epoch(own[0][: 2 * batch], batch, 0)
     ways |= {

@@ -142,10 +142,10 @@ def attack(
     """The attempts of some cases at every k, in a process of its own."""
     torch.set_num_threads(1)
     start = time.perf_counter()
-    some: list[Case] = pickle.loads(blob)  # of this program's own making
+    cases_of_threat: list[Case] = pickle.loads(blob)  # of this program's own making
     more = extra(threat, privacy, width, rounds)
-    made = {k: [attempt(case, threat, k, more) for case in some] for k in known}
-    return {"attempts": made, "seconds": time.perf_counter() - start}
+    attempts = {k: [attempt(case, threat, k, more) for case in cases_of_threat] for k in known}
+    return {"attempts": attempts, "seconds": time.perf_counter() - start}
 
 
 @dataclass
@@ -170,22 +170,22 @@ class Stage:
         for threat, canary, future in self.waiting:
             result = future.result()
             spent[threat, canary] += result["seconds"]
-            for k, made in result["attempts"].items():
-                attempts[threat, canary, k] += made
-        found = []
-        for (threat, canary, k), made in attempts.items():
-            facts = finding(made, threat, k).as_json()
-            found.append(
+            for k, of_case in result["attempts"].items():
+                attempts[threat, canary, k] += of_case
+        findings = []
+        for (threat, canary, k), of_case in attempts.items():
+            facts = finding(of_case, threat, k).as_json()
+            findings.append(
                 {**self.tags, "canary": canary, **facts, "attack_seconds": spent[threat, canary]}
             )
         table = []
         if self.line.table:
-            parts = ([f for f in found if f["canary"] is canary] for canary in (False, True))
+            parts = ([f for f in findings if f["canary"] is canary] for canary in (False, True))
             table = [
                 {**r, **records.stamp()}
                 for r in attack_records(self.config, self.real, *parts, self.seconds)
             ]
-        return [*self.head, *(short(f) for f in found)], table
+        return [*self.head, *(short(f) for f in findings)], table
 
 
 def short(facts: Facts) -> Facts:
@@ -257,9 +257,9 @@ class Bench:
             head.append({**tags, "inversion": inversion(real)})
         marked = replace(config, overrides={**config.overrides, AUDIT: True})
         stage = Stage(line, marked, tags, head, [], 0.0)
-        for some, canary, known in ((real, False, line.known), (hidden, True, (0,))):
+        for recordings, canary, known in ((real, False, line.known), (hidden, True, (0,))):
             silent = self.silent[aligned] * (line.canaries if canary else 1)
-            groups = cases(some, silent, plain, privacy)
+            groups = cases(recordings, silent, plain, privacy)
             for threat, blob, ks in batches(groups, rounds_of(real), known):
                 job = (blob, threat, ks, privacy, width_of(groups), rounds_of(real))
                 stage.waiting.append((threat, canary, self.processes.submit(attack, *job)))
@@ -310,10 +310,10 @@ def batches(
     """(threat, pickled cases of one run, known labels): small enough to keep all processes busy to
     the end."""
     for group in groups:
-        for threat, some in threats([group], rounds).items():
+        for threat, cases_of_threat in threats([group], rounds).items():
             ks = known if threat == "passive" else tuple(k for k in known if k < 2)
             if ks:
-                yield threat, pickle.dumps([on_cpu(case) for case in some]), ks
+                yield threat, pickle.dumps([on_cpu(case) for case in cases_of_threat]), ks
 
 
 def stages(given: argparse.Namespace, seeds: list[int]) -> list[tuple[int, Line]]:

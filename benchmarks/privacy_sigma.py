@@ -19,7 +19,7 @@ from torch import Tensor
 from protoevfl.core.transport import unit
 from protoevfl.privacy import bounds
 from protoevfl.privacy.attacks.linear_system import STRENGTHS, ridge_solution
-from protoevfl.privacy.defences.release import coordinates
+from protoevfl.privacy.defences.release import coordinates, space
 from protoevfl.privacy.learners import largest
 from protoevfl.privacy.policy import PrivacySettings
 
@@ -38,11 +38,13 @@ def embeddings(rows: int, parties: int, structured: bool, source: torch.Generato
         else torch.zeros(rows, WIDTH)
     )
     falling = torch.arange(1, WIDTH + 1).double() ** -0.5
-    made = []
+    of_parties = []
     for _ in range(parties):
         turn = torch.linalg.qr(normal(WIDTH, WIDTH))[0]
-        made.append((0.7 * normal(rows, WIDTH) + centres) @ turn * (falling if structured else 1.0))
-    return made
+        of_parties.append(
+            (0.7 * normal(rows, WIDTH) + centres) @ turn * (falling if structured else 1.0)
+        )
+    return of_parties
 
 
 def one_run(
@@ -51,7 +53,8 @@ def one_run(
     """Right guesses of each attack on one coalition."""
     labels = (torch.arange(rows) % CLASSES)[torch.randperm(rows, generator=source)]
     member, sigma = F.one_hot(labels, CLASSES).double(), settings.sigma(rows, CLASSES)
-    xs = [coordinates(f, settings.rank) for f in embeddings(rows, parties, structured, source)]
+    received = embeddings(rows, parties, structured, source)
+    xs = [coordinates(f, *space(f, settings.rank)[:2]) for f in received]
     noise = [torch.randn(CLASSES, settings.rank, generator=source, dtype=torch.float64) for _ in xs]
     seen = [unit(member.T @ x + sigma * n) for x, n in zip(xs, noise, strict=True)]
     scores = [torch.stack([x @ mu.T for x, mu in zip(xs, seen, strict=True)]).sum(0)]
@@ -81,17 +84,17 @@ def main() -> None:
                 one_run(settings, given.rows, given.parties, structured, source)
                 for _ in range(given.runs)
             ]
-            found = torch.stack(runs)  # (runs, attacks)
-            best = int(found.mean(0).argmax())
-            half = 1.96 * float(found[:, best].std()) / math.sqrt(len(found))
-            figures = torch.stack([part.mean(0).max() for part in found.split(given.together)])
+            accuracies = torch.stack(runs)  # (runs, attacks)
+            best = int(accuracies.mean(0).argmax())
+            half = 1.96 * float(accuracies[:, best].std()) / math.sqrt(len(accuracies))
+            figures = torch.stack([part.mean(0).max() for part in accuracies.split(given.together)])
             true = settings.sigma(given.rows, CLASSES)
             proven = bounds.guess(math.sqrt(given.parties) / true, CLASSES)
             above, mean = float((figures > 0.15).double().mean()), float(figures.mean())
             print(
                 f"{'class structure' if structured else 'no structure':16} sigma {true:g}, "
                 f"{given.parties} parties: "
-                f"proven {100 * proven:.2f} %, found {100 * float(found[:, best].mean()):.2f} ± "
+                f"proven {100 * proven:.2f} %, found {100 * float(accuracies[:, best].mean()):.2f} ± "
                 f"{100 * half:.2f} %; "
                 f"figures of {given.together} runs: {100 * mean:.2f} %, above 15 % in "
                 f"{100 * above:.0f} %",

@@ -137,11 +137,11 @@ def figures(rows: list[Row]) -> str:
 def latest(rows: list[Row]) -> list[Row]:
     """Of lines about the same thing the last, in the order of the first."""
     kinds = ("threat", "known", "canary")
-    found: dict[tuple[Any, ...], Row] = {}
+    last_rows: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         what = "utility" if "utility" in row else "inversion" if "inversion" in row else ""
-        found[row["run"], row["aligned"], what, *(row.get(k) for k in kinds)] = row
-    return list(found.values())
+        last_rows[row["run"], row["aligned"], what, *(row.get(k) for k in kinds)] = row
+    return list(last_rows.values())
 
 
 def main() -> None:

@@ -46,13 +46,13 @@ def measure(name: str, device: str, threads: int, tiny: bool) -> Iterator[Line]:
     if name == "growth":
         sizes = {"pool": (100, 200)} if tiny else growth.SIZES
         return growth.measure(sizes, threads, device)
-    some = {"methods": ("vanilla",), "overrides": {"epochs": 1}} if tiny else {}
-    return time_to_accuracy.measure("digits", device, **some)  # type: ignore[arg-type]
+    options = {"methods": ("vanilla",), "overrides": {"epochs": 1}} if tiny else {}
+    return time_to_accuracy.measure("digits", device, **options)  # type: ignore[arg-type]
 
 
 def newest(path: Path) -> dict[str, list[Line]]:
     """The last set of lines of each benchmark: by its name on a CPU, by `NAME cuda` on a GPU."""
-    found: dict[str, list[Line]] = {}
+    last_lines: dict[str, list[Line]] = {}
     lines = (
         [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
         if path.exists()
@@ -60,27 +60,27 @@ def newest(path: Path) -> dict[str, list[Line]]:
     )
     for name in RENDER:
         for device, mark in (("cpu", name), ("cuda", f"{name} cuda")):
-            mine = [
+            on_device = [
                 x for x in lines if x["bench"] == name and x["machine"].get("on", "cpu") == device
             ]
-            found[mark] = [x for x in mine if x["batch_of"] == mine[-1]["batch_of"]]
-    return found
+            last_lines[mark] = [x for x in on_device if x["batch_of"] == on_device[-1]["batch_of"]]
+    return last_lines
 
 
-def refresh(page: Path, found: dict[str, list[Line]]) -> None:
+def refresh(page: Path, last_lines: dict[str, list[Line]]) -> None:
     """Writes each benchmark's table between `<!-- MARK -->` and `<!-- /MARK -->`."""
     text = page.read_text(encoding="utf-8")
-    for mark, lines in found.items():
+    for mark, lines in last_lines.items():
         if lines:
-            made = RENDER[lines[0]["bench"]](lines)
-            body = f"<!-- {mark} -->\n{made}\n\n{told(lines[-1]['machine'])}\n<!-- /{mark} -->"
+            table = RENDER[lines[0]["bench"]](lines)
+            body = f"<!-- {mark} -->\n{table}\n\n{in_words(lines[-1]['machine'])}\n<!-- /{mark} -->"
             text = re.sub(
                 rf"<!-- {mark} -->.*?<!-- /{mark} -->", lambda _, b=body: b, text, flags=re.DOTALL
             )
     page.write_text(text, encoding="utf-8")
 
 
-def told(machine: Line) -> str:
+def in_words(machine: Line) -> str:
     """The machine in a sentence."""
     return (
         f"*{machine['device']} of {machine['cores']} core(s), torch {machine['torch']}, Python "

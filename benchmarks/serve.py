@@ -160,14 +160,14 @@ class Bench:
     # ------------------------------------------------------------ load
 
     def pids(self) -> dict[str, int]:
-        found = {"service": self.service.pid if self.service else 0}
+        pid_of = {"service": self.service.pid if self.service else 0}
         for name in self.federation.everyone:
             main = self.federation.main(name)
             for p in os_process.of_folder(self.federation.kit(name).folder):
                 if self.service is None or p.pid != self.service.pid:
                     kind = " waiting" if os_process.waits(p) else " standing"
-                    found[name if p.pid == main else name + kind] = p.pid
-        return {name: pid for name, pid in found.items() if pid}
+                    pid_of[name if p.pid == main else name + kind] = p.pid
+        return {name: pid for name, pid in pid_of.items() if pid}
 
     def load(
         self, seconds: float, users: int, rate: float, batch: int, together: bool = False
@@ -264,17 +264,17 @@ class Bench:
         for start in range(0, len(self.ids), 500):
             part = self.ids[start : start + 500]
             rows += self.client.predict_many([{"id": i} for i in part], deadline_ms=10_000)
-        found = {row["id"]: row for row in rows}
+        served = {row["id"]: row for row in rows}
         self.say(
             "same rows by file and by service",
-            rows=len(found),
+            rows=len(served),
             largest_difference=max(
-                abs(found[i]["probabilities"]["yes"] - p) for i, (p, _) in wanted.items()
+                abs(served[i]["probabilities"]["yes"] - p) for i, (p, _) in wanted.items()
             ),
             largest_difference_single=max(
                 abs(row["probabilities"]["yes"] - wanted[i][0]) for i, row in single.items()
             ),
-            same_parties=all("+".join(found[i]["parties"]) == p for i, (_, p) in wanted.items()),
+            same_parties=all("+".join(served[i]["parties"]) == p for i, (_, p) in wanted.items()),
         )
 
     def refusals(self) -> None:
@@ -344,7 +344,7 @@ def certificate(path: Path, key_path: Path) -> None:
     key = rsa.generate_private_key(65537, 2048)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -356,7 +356,7 @@ def certificate(path: Path, key_path: Path) -> None:
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         .sign(key, hashes.SHA256())
     )
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    path.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     key_path.write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,

@@ -53,13 +53,13 @@ class Caller(HttpUser):
             if reply.status_code != 200:
                 reply.failure(f"{reply.status_code} {reply.text[:200]}")
                 return
-            found = reply.json()["predictions"]
-            COUNTS["rows"] += len(found)
-            COUNTS["degraded"] += sum(row["degraded"] for row in found)
+            predictions = reply.json()["predictions"]
+            COUNTS["rows"] += len(predictions)
+            COUNTS["degraded"] += sum(row["degraded"] for row in predictions)
             # a party that should have taken part is either there or named
             COUNTS["wrong"] += sum(
                 len(row["parties"]) + len(row["absent"]) != 3 or row["id"] != i
-                for row, i in zip(found, ids, strict=True)
+                for row, i in zip(predictions, ids, strict=True)
             )
 
 

@@ -111,3 +111,12 @@ def test_the_floor_counts_a_known_step(bench: Any) -> None:
     grid = b * 2 * 3 * 14 * 14  # the affine maps of the views
     assert floor.operations(step) == 2 * (2 * conv1 + 3 * conv2 + 3 * linear + 3 * pairs + grid)
     assert floor.traffic(floor.Step(2, batch, 1, "cpu")) == 2 * floor.traffic(step)
+
+
+def test_a_public_name_is_a_function_or_class_without_an_underscore(bench: Any) -> None:
+    size = bench("size")
+    text = "def a(): ...\ndef _b(): ...\nclass C:\n    def d(self): ...\nE = 1\n"
+    assert size.public_names(text) == ["a", "C"]
+    files, lines, names = size.sizes()
+    assert files["core/"] > 10
+    assert lines["core/"] > names["core/"] > files["core/"]

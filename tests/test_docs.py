@@ -54,8 +54,10 @@ def blocks(page: Path, language: str) -> Iterator[str]:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """The words of every line of the `sh` blocks, comments left out."""
-    lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    """The words of every command of the `sh` blocks, comments left out; a backslash at its end goes
+    on with the next line."""
+    texts = [block.replace("\\\n", " ") for block in blocks(page, "sh")]
+    lines = [line for text in texts for line in text.splitlines()]
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
@@ -284,3 +286,11 @@ def test_the_search_knows_every_page(site: Path) -> None:
     assert "iframe-worker.js" in (site / "index.html").read_text(encoding="utf-8")
     for page in DOCS.rglob("*.md"):
         assert page.relative_to(DOCS).with_suffix(".html").as_posix() in index
+
+
+def test_items_of_a_list_do_not_run_into_the_text_before_them(site: Path) -> None:
+    """Without an empty line in front, an item after an indented paragraph becomes part of it."""
+    for page in site.rglob("*.html"):
+        for paragraph in re.findall(r"<p>(.*?)</p>", page.read_text(encoding="utf-8"), re.DOTALL):
+            swallowed = re.search(r"\n(?:[2-9]\.|-) .{0,60}", paragraph)
+            assert not swallowed, f"{page.relative_to(site)}: {swallowed}"

@@ -259,9 +259,9 @@ def moments(rows: Tensor | Dealt, work: Callable[[Tensor], Tensor]) -> tuple[Ten
 
 def choose_device(device: str) -> str:
     """auto: the GPU where there is one."""
-    there = torch.cuda.is_available()
+    has_gpu = torch.cuda.is_available()
     if device not in ("auto", "cpu", "cuda"):
         raise UserError(f"unknown device '{device}'; there are auto, cpu, cuda")
-    if device == "cuda" and not there:
+    if device == "cuda" and not has_gpu:
         raise UserError("no CUDA device can be used here; take --device cpu or auto")
-    return ("cuda" if there else "cpu") if device == "auto" else device
+    return ("cuda" if has_gpu else "cpu") if device == "auto" else device

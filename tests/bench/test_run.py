@@ -14,39 +14,12 @@ from protoevfl.federation.federation import parties_for, party_key
 from protoevfl.method import Report
 from protoevfl.observer import Observer
 from protoevfl.rows.sources import load
+from tests.bench.fields import KEYS, METRICS
 from tests.tiny import short
 
 QUICK: dict[str, Any] = short("proto_evfl") | {"layers": ["output"]}
 COUNT = "rounds.count"
 PROTO = RunConfig(aligned=60, pool=30, overrides=QUICK)
-KEYS = {
-    "method",
-    "preset",
-    "dataset",
-    "aligned",
-    "setting",
-    "classes",
-    "parties",
-    "seed",
-    "metrics",
-    "bytes",
-    "rounds",
-    "seconds",
-    "peak_memory_mb",
-    "split_hash",
-    "versions",
-}
-METRICS = {
-    "accuracy",
-    "balanced_accuracy",
-    "macro_f1",
-    "auc",
-    "seen_accuracy",
-    "unseen_recall",
-    "harmonic_mean",
-    "per_class_recall",
-    "classes_predicted",
-}
 
 
 @pytest.fixture(scope="module")

@@ -16,39 +16,10 @@ from protoevfl.bench import records, run
 from protoevfl.cli import bench as cli_bench
 from protoevfl.cli import main as cli
 from protoevfl.errors import UserError
+from tests.bench.fields import KEYS, METRICS
 
 SMALL = ["--methods", "local", "--set", "epochs=2", "--set", "models=1", "--device", "cpu"]
-FIELDS = {
-    "method",
-    "preset",
-    "dataset",
-    "aligned",
-    "setting",
-    "classes",
-    "parties",
-    "seed",
-    "metrics",
-    "bytes",
-    "rounds",
-    "seconds",
-    "peak_memory_mb",
-    "split_hash",
-    "versions",
-    "phases",
-    "engine",
-    "commit",
-}
-METRICS = {
-    "accuracy",
-    "balanced_accuracy",
-    "macro_f1",
-    "auc",
-    "seen_accuracy",
-    "unseen_recall",
-    "harmonic_mean",
-    "per_class_recall",
-    "classes_predicted",
-}
+FIELDS = KEYS | {"phases", "engine", "commit"}
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """Gates over the parties present: against a loop, missing parties, gradients, extreme values."""
 
-import doctest
 import math
 
 import pytest
 import torch
 from torch import Tensor
 
-from protoevfl.core import gating
 from protoevfl.core.gating import aggregate, gate
 
 
@@ -25,10 +23,6 @@ def slow(f: Tensor, w: Tensor, present: Tensor) -> list[list[float]]:
         total = sum(e) or 1.0
         out.append([parties * e[m] / total * float(x) for m in range(parties) for x in f[m, n]])
     return out
-
-
-def test_examples_run() -> None:
-    assert doctest.testmod(gating).failed == 0
 
 
 def test_head_input_equals_the_slow_loop() -> None:

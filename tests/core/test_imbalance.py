@@ -1,17 +1,11 @@
 """Imbalance measures: hand-computed values, the paper's Credit row, extreme values."""
 
-import doctest
 import math
 
 import pytest
 import torch
 
-from protoevfl.core import imbalance
 from protoevfl.core.imbalance import gamma, mid, wcs
-
-
-def test_examples_run() -> None:
-    assert doctest.testmod(imbalance).failed == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Losses against slow loops, invariants, gradients, extreme values."""
 
-import doctest
 import math
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from protoevfl.core import losses
 from protoevfl.core.losses import info_nce_queue, nt_xent, simsiam, soft_cross_entropy
 
 
@@ -37,10 +35,6 @@ def slow_info_nce(q: Tensor, k: Tensor, queue: Tensor, t: float) -> float:
         positive = math.exp(cos(a, b) / t)
         total -= math.log(positive / (positive + sum(math.exp(cos(a, c) / t) for c in queue)))
     return total / len(q)
-
-
-def test_examples_run() -> None:
-    assert doctest.testmod(losses).failed == 0
 
 
 def test_nt_xent_equals_the_slow_loop_per_group() -> None:

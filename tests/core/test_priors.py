@@ -1,13 +1,11 @@
 """Prior EM and mixing: against a loop, invariants, recovery of a known prior, extreme values."""
 
-import doctest
 import math
 
 import pytest
 import torch
 from torch import Tensor
 
-from protoevfl.core import priors
 from protoevfl.core.priors import (
     _smooth,
     _uniform_like,
@@ -32,10 +30,6 @@ def slow_estimate(s: list[list[float]], steps: int, a: float, w: list[float]) ->
             mean = [m + weight * x / sum(e) / sum(w) for m, x in zip(mean, e)]
         p = [(m + a) / (1 + a * classes) for m in mean]
     return p
-
-
-def test_examples_run() -> None:
-    assert doctest.testmod(priors).failed == 0
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.02])

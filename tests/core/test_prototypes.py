@@ -1,12 +1,9 @@
 """Class means and prototype updates: against loops, empty classes, batches, gradients."""
 
-import doctest
-
 import pytest
 import torch
 from torch import Tensor
 
-from protoevfl.core import prototypes
 from protoevfl.core.prototypes import Rule, class_means, update
 
 
@@ -15,10 +12,6 @@ def rows(*batch: int, n: int = 12, d: int = 3) -> tuple[Tensor, Tensor, Tensor]:
     f = torch.randn(*batch, n, d, generator=g, dtype=torch.float64)
     labels = torch.randint(0, 3, (*batch, n), generator=g)  # classes 3 and up stay empty
     return f, labels, torch.rand(*batch, n, generator=g, dtype=torch.float64)
-
-
-def test_examples_run() -> None:
-    assert doctest.testmod(prototypes).failed == 0
 
 
 @pytest.mark.parametrize("weighted", [False, True])

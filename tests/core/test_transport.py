@@ -1,13 +1,11 @@
 """Plans and costs against slow loops, invariants, gradients, extreme values."""
 
-import doctest
 import math
 
 import pytest
 import torch
 from torch import Tensor
 
-from protoevfl.core import transport
 from protoevfl.core.transport import (
     _backward_cost,
     _backward_plan,
@@ -57,10 +55,6 @@ def slow_costs(
         column = [wn * kernel(fn, mz) for wn, fn in zip(ws, fs)]
         back += pz * sum(c / sum(column) * (1 - cos(fn, mz)) for c, fn in zip(column, fs))
     return there, back
-
-
-def test_examples_run() -> None:
-    assert doctest.testmod(transport).failed == 0
 
 
 @pytest.mark.parametrize("temperature", [None, 0.2])

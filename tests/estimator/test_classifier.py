@@ -205,7 +205,7 @@ def test_wrong_input_is_one_clear_line(fitted: ProtoEVFLClassifier) -> None:
         (short, y, "same rows"),
         ({"bank": x["bank"]}, y, "2 or more parties"),
         (x["bank"], y, "give the parties as"),
-        (x, y[:5], "one value a row"),
+        (x, y[:5], "one value per row"),
         (x, np.zeros(N), "two or more"),
         (x, np.linspace(0, 1, N), "must be classes"),
         (x, np.full(N, np.inf), "contains infinity"),

@@ -19,7 +19,7 @@ def test_labels_become_class_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "says"), [(["yes", "maybe"], "'maybe' is no class"), (["yes"], r"a row \(2\)")]
+    ("labels", "says"), [(["yes", "maybe"], "'maybe' is no class"), (["yes"], r"per row \(2\)")]
 )
 def test_other_labels_are_refused(labels: Any, says: str) -> None:
     with pytest.raises(UserError, match=says):

@@ -1,4 +1,4 @@
-"""One-shot VFL: three messages a party, pseudo-labels from clustered gradients."""
+"""One-shot VFL: three messages per party, pseudo-labels from clustered gradients."""
 
 import torch
 

@@ -9,7 +9,8 @@ import pytest
 
 from protoevfl.errors import UserError
 from protoevfl.pipeline.check import check
-from protoevfl.pipeline.prepare import Prepared, prepare
+from protoevfl.pipeline.one_process import prepare
+from protoevfl.pipeline.prepare import Prepared
 from tests.pipeline.messy import configure
 from tests.pipeline.messy_cases import CASES
 

@@ -3,7 +3,7 @@
 import pytest
 
 from protoevfl.privacy import report
-from protoevfl.privacy.words import Section, Table
+from protoevfl.privacy.page_parts import Section, Table
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,7 @@ def test_labels_become_class_numbers_and_missing_ones_minus_one(
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        ([1, 2, 3], "one value a row"),
+        ([1, 2, 3], "one value per row"),
         ([0.5, 1.5, 2.5, 0.5], "must be classes"),
         (["one", "one", None, "one"], "two or more"),
     ],

@@ -159,7 +159,7 @@ def test_pools_add_up_and_a_note_tells_a_size_that_needs_none(
     assert (counts >= 1).all()
     fits = _exact_pool(spec, pool, left, 0)
     assert (fits == pool) == (not notes)
-    if notes and f"met exactly with {fits:,} rows a party" in notes[0]:
+    if notes and f"met exactly with {fits:,} rows per party" in notes[0]:
         assert pool_rows(replace(spec, pool=fits), left) == (fits, [])
         assert pool_counts(spec, fits, left, 0)[1] == []
     elif notes:

@@ -82,10 +82,10 @@ def audit(
     if not one_for_all and privacy != none:
         undefended = record(config, seeds, device=device, privacy=none, warm=warm)
     begin()
-    found = findings(cases(real, one_way, plain, privacy), privacy, rounds, known)
+    with_labels = findings(cases(real, one_way, plain, privacy), privacy, rounds, known)
     begin()
     yardsticks = [one for _ in range(canaries) for one in one_way]
-    hidden = findings(cases(canary, yardsticks, plain, privacy), privacy, rounds, (0,))
+    shuffled = findings(cases(canary, yardsticks, plain, privacy), privacy, rounds, (0,))
     begin()
     first = real[0]
     owner = first.world.owner
@@ -104,8 +104,8 @@ def audit(
         "rounds": rounds,
         "level": getattr(method_of(plain), "columns", "open"),
         "crossed": first.crossed,
-        "findings": [f.as_json() for f in found],
-        "canary": [f.as_json() for f in hidden],
+        "findings": [f.as_json() for f in with_labels],
+        "canary": [f.as_json() for f in shuffled],
         "inversion": inversion(real),
         "columns": columns(real, names),
         "pools": pools(real),
@@ -128,7 +128,7 @@ def attacked(
     config: RunConfig, seeds: Sequence[int], *, device: str = "auto", engine: str = "auto"
 ) -> list[dict[str, Any]]:
     """Records of the runs, each with an "attack" entry: figures of the passive party with one known
-    label a class.
+    label per class.
 
     The seeds are attacked together (the worst attack is chosen by its mean); every record holds its
     own seed's share. Always the stacked engine, whatever `engine` says.
@@ -137,12 +137,12 @@ def attacked(
     plain, privacy = privacy_of(config)
     warm: Warm = {}
     silent = record(one_way_of(plain), seeds, device=device, privacy=PrivacySettings(), warm=warm)
-    real, hidden = record_both(config, seeds, device=device, warm=warm)
+    real, canary = record_both(config, seeds, device=device, warm=warm)
     rounds = rounds_of(real)
-    found = findings(cases(real, silent, plain, privacy), privacy, rounds, (0, 1))
-    shuffled = findings(cases(hidden, silent, plain, privacy), privacy, rounds, (0,))
+    with_labels = findings(cases(real, silent, plain, privacy), privacy, rounds, (0, 1))
+    shuffled = findings(cases(canary, silent, plain, privacy), privacy, rounds, (0,))
     seconds = (time.perf_counter() - start) / len(seeds)
-    facts = [f.as_json() for f in found], [f.as_json() for f in shuffled]
+    facts = [f.as_json() for f in with_labels], [f.as_json() for f in shuffled]
     return attack_records(config, real, *facts, seconds)
 
 
@@ -154,15 +154,15 @@ def rounds_of(recordings: Sequence[Recording]) -> int:
 def attack_records(
     config: RunConfig,
     real: Sequence[Recording],
-    found: Sequence[Mapping[str, Any]],
-    hidden: Sequence[Mapping[str, Any]],
+    with_labels: Sequence[Mapping[str, Any]],
+    shuffled: Sequence[Mapping[str, Any]],
     seconds: float,
 ) -> list[dict[str, Any]]:
-    """One record a seed from its recording and the findings (as JSON) with true and with shuffled
+    """One record per seed from its recording and the findings (as JSON) with true and with shuffled
     labels."""
     _, privacy = privacy_of(config)
-    passive = {f["known"]: f for f in found if f["threat"] == "passive"}
-    canaries = {f["threat"]: f for f in hidden}
+    passive = {f["known"]: f for f in with_labels if f["threat"] == "passive"}
+    canaries = {f["threat"]: f for f in shuffled}
     bound, _ = _guess_bounds(privacy, real[0], rounds_of(real))
     return [
         {
@@ -223,9 +223,9 @@ def _promised(privacy: PrivacySettings, first: Recording) -> bool:
 
 def _nearest(finding: Mapping[str, Any], i: int) -> float | None:
     """The paper's attack: the cosine to the nearest prototype of the last message."""
-    found = [
+    accuracies = [
         x["by_seed"][i]
         for x in finding["lines"]
         if x["attack"].startswith("nearest prototype, cosine, mess")
     ]
-    return found[-1] if found else None
+    return accuracies[-1] if accuracies else None

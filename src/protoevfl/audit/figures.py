@@ -75,8 +75,8 @@ def threats(groups: list[list[Case]], rounds: int) -> dict[str, list[Case]]:
         Case(g[0].seed, together(c.view for c in g), g[0].labels) for g in groups if len(g) > 1
     ]
     cases_of = {"passive": [case for group in groups for case in group], "colluding": joint}
-    asked = rounds or sealed_labels(groups[0][0].view) is not None
-    cases_of["malicious"] = [group[0] for group in groups] if asked else []
+    asks_questions = rounds or sealed_labels(groups[0][0].view) is not None
+    cases_of["malicious"] = [group[0] for group in groups] if asks_questions else []
     return {threat: attacked for threat, attacked in cases_of.items() if attacked}
 
 
@@ -165,9 +165,11 @@ def columns(
             table, sent = recording.world.tables[party], _received(recording, party)
             if table.spans is None or sent is None:
                 continue
-            held = columns_of(table.aligned.cpu(), table.spans, table.numbers, names.get(party, ()))
+            columns_held = columns_of(
+                table.aligned.cpu(), table.spans, table.numbers, names.get(party, ())
+            )
             for way, known in (("from what it sends", sent), ("from the label alone", labels)):
-                for column, score in gives_away(held, known).items():
+                for column, score in gives_away(columns_held, known).items():
                     totals.setdefault((table.name, column, way), []).append(score)
     tables: dict[str, dict[str, dict[str, float]]] = {}
     for (who, column, way), scores in totals.items():

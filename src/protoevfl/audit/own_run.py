@@ -16,7 +16,8 @@ from protoevfl.bench.world import World
 from protoevfl.errors import UserError
 from protoevfl.method import Method
 from protoevfl.observer import SILENT, Observer
-from protoevfl.pipeline.prepare import Prepared, prepare
+from protoevfl.pipeline.one_process import prepare
+from protoevfl.pipeline.prepare import Prepared
 from protoevfl.pipeline.simulate import method_and_privacy
 from protoevfl.pipeline.train import owner_of
 from protoevfl.privacy.policy import PrivacySettings
@@ -54,9 +55,9 @@ class OwnRun:
     def without_rounds(self) -> "OwnRun":
         """The same with nothing made of labels sent down, by Proto-EVFL where it is another."""
         facts = method_facts(self.chosen)
-        mine = self.method == "proto_evfl"
+        is_proto_evfl = self.method == "proto_evfl"
         silent = {"rounds.count": 0, "columns": "open"}  # a sealed run sends labels down, sealed
-        settings = {**facts["settings"], **silent} if mine else silent
+        settings = {**facts["settings"], **silent} if is_proto_evfl else silent
         method = method_from({"name": "proto_evfl", "settings": settings})
         return replace(self, chosen=method, privacy=PrivacySettings())
 

@@ -241,33 +241,33 @@ class _Once:
         return replies
 
     def _extractors(self, wanted: Mapping[Address, Message]) -> dict[Address, dict[str, Tensor]]:
-        found: dict[Address, dict[str, Tensor]] = {}
+        states: dict[Address, dict[str, Tensor]] = {}
         for members, cohort in self.engine.cohorts:
             state = {name: t for name, t in cohort.state().items() if name.startswith("net.")}
             for g, address in enumerate(members):
                 if address in wanted:
-                    found[address] = {name: t[g] for name, t in state.items()}
-        return found
+                    states[address] = {name: t[g] for name, t in state.items()}
+        return states
 
 
 def _measured(
     federation: Federation, worlds: Sequence[World], runs: Sequence[tuple[int, int]]
 ) -> list[dict[str, Any]]:
     """The metrics of the runs that are no canaries, {} for the others."""
-    asked = [r for r, (_, canary) in enumerate(runs) if not canary]
-    found: list[dict[str, Any]] = [{} for _ in runs]
-    for r, p in zip(asked, federation.predict(runs=asked), strict=True):
-        found[r] = metrics.evaluate(p, worlds[r].labels.query, worlds[r].labels.unseen)
-    return found
+    real_runs = [r for r, (_, canary) in enumerate(runs) if not canary]
+    measures: list[dict[str, Any]] = [{} for _ in runs]
+    for r, p in zip(real_runs, federation.predict(runs=real_runs), strict=True):
+        measures[r] = metrics.evaluate(p, worlds[r].labels.query, worlds[r].labels.unseen)
+    return measures
 
 
 def _inside(engine: Any) -> dict[Address, tuple[Tensor, Tensor]]:
     """(aligned, pool) embeddings of every party's extractor as it is now; simulation only."""
-    found: dict[Address, tuple[Tensor, Tensor]] = {}
+    embeddings: dict[Address, tuple[Tensor, Tensor]] = {}
     for members, cohort in engine.members():
         aligned, pool = embed(cohort.net, cohort.rows.aligned), embed(cohort.net, cohort.rows.pool)
-        found |= {address: (aligned[g], pool[g]) for g, address in enumerate(members)}
-    return found
+        embeddings |= {address: (aligned[g], pool[g]) for g, address in enumerate(members)}
+    return embeddings
 
 
 def _described(
@@ -278,48 +278,56 @@ def _described(
     described = {
         (run, party) for run, party, _, reply in transcript if isinstance(reply, Statistics)
     }
-    found: dict[Address, tuple[Tensor, Tensor]] = {}
+    rows_of: dict[Address, tuple[Tensor, Tensor]] = {}
     for members, cohort in engine.members() if described else ():
         pool, aligned = (
             cohort.method.embed(cohort, rows) for rows in (cohort.rows.pool, cohort.rows.aligned)
         )
-        found |= {at: (pool[g], aligned[g]) for g, at in enumerate(members) if at in described}
-    return found
+        rows_of |= {at: (pool[g], aligned[g]) for g, at in enumerate(members) if at in described}
+    return rows_of
 
 
 def _recording(
     seed: int,
     world: World,
     transcript: list[tuple[int, Message, Message]],
-    found: dict[str, Any],
+    measures: dict[str, Any],
     traffic: dict[str, Any],
     ledger: Ledger,
     inside: dict[Address, tuple[Tensor, Tensor]],
     described: dict[Address, tuple[Tensor, Tensor]],
     run: int,
 ) -> Recording:
-    last = {p: q for p, q, _ in transcript if isinstance(q, Learn)}
-    pools = {m: inside[run, m][1] for m in world.owner.parties}
-    rates: dict[int, float] = {}
-    for m, request in last.items():
-        width = min(pools[m].shape[1], request.prototypes.shape[1])
-        if world.labels.pools:  # classes of own files' unshared rows are known to nobody
-            guess = cosine(pools[m][:, :width], request.prototypes[:, :width]).argmax(1)
-            rates[m] = metrics.accuracy(guess.cpu(), world.labels.pools[m]) or 0.0
-    own = {m: inside[run, m][0] for m in world.owner.parties}
+    parties = world.owner.parties
+    pools = {m: inside[run, m][1] for m in parties}
     return Recording(
         seed,
         world,
         transcript,
-        found,
-        traffic["bytes"],
-        traffic["rounds"],
-        ledger,
-        rates,
-        own,
-        pools,
-        {m: described[run, m] for m in world.owner.parties if (run, m) in described},
+        metrics=measures,
+        crossed=traffic["bytes"],
+        exchanges=traffic["rounds"],
+        ledger=ledger,
+        pseudo_labels=_pseudo_labels(world, transcript, pools),
+        own={m: inside[run, m][0] for m in parties},
+        pool=pools,
+        described={m: described[run, m] for m in parties if (run, m) in described},
     )
+
+
+def _pseudo_labels(
+    world: World, transcript: list[tuple[int, Message, Message]], pools: Mapping[int, Tensor]
+) -> dict[int, float]:
+    """Per party: how often the nearest of the prototypes it got last is right for its own pool."""
+    if not world.labels.pools:  # classes of own files' unshared rows are known to nobody
+        return {}
+    last = {party: request for party, request, _ in transcript if isinstance(request, Learn)}
+    rates: dict[int, float] = {}
+    for party, request in last.items():
+        width = min(pools[party].shape[1], request.prototypes.shape[1])
+        guess = cosine(pools[party][:, :width], request.prototypes[:, :width]).argmax(1)
+        rates[party] = metrics.accuracy(guess.cpu(), world.labels.pools[party]) or 0.0
+    return rates
 
 
 def one_way_of(config: Source) -> Source:
@@ -327,11 +335,11 @@ def one_way_of(config: Source) -> Source:
     attacker's own."""
     if isinstance(config, OwnRun):
         return cast(Source, config.without_rounds())
-    mine = config.method == "proto_evfl" and not config.preset.startswith("paper")
+    own_preset = config.method == "proto_evfl" and not config.preset.startswith("paper")
     kept = {
         n: v
         for n, v in config.overrides.items()
-        if mine and n.split(".")[0] in ("warm", "head", "layers")
+        if own_preset and n.split(".")[0] in ("warm", "head", "layers")
     }
     one_way = replace(config, method="proto_evfl", preset="one_way", overrides=kept)
     return cast(Source, one_way)

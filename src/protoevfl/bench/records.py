@@ -142,9 +142,9 @@ def missing(
 ) -> list[tuple[C, list[int]]]:
     """Each cell with the seeds of it that `done` does not hold; cells with nothing missing are left
     out."""
-    there = {key(record) for record in done}
+    recorded = {key(record) for record in done}
     left = [
-        (cell, [s for s in seeds if key({**cell.identity(), "seed": s}) not in there])
+        (cell, [s for s in seeds if key({**cell.identity(), "seed": s}) not in recorded])
         for cell in cells
     ]
     return [(cell, seeds_left) for cell, seeds_left in left if seeds_left]
@@ -153,7 +153,7 @@ def missing(
 def of_cell(
     records: Iterable[Record], cell: Cell, seeds: Sequence[int] | None = None
 ) -> list[Record]:
-    """The records of one cell (and seeds), one a seed: the last in the file counts."""
+    """The records of one cell (and seeds), one per seed: the last in the file counts."""
     wanted = cell_key(cell.identity())
     by_seed = {
         r["seed"]: r

@@ -79,7 +79,7 @@ def bench(
     ] = "records.jsonl",
     as_json: Annotated[bool, Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Run methods on a data set for several seeds; one JSON line a run.
+    """Run methods on a data set for several seeds; one JSON line per run.
 
     Runs that are in the records file already are not run again; Ctrl-C loses nothing that is
     finished.

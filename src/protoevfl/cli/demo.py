@@ -70,9 +70,9 @@ def _train(seed: int, device: str) -> dict[str, dict[str, Any]]:
 
 def _sentence(records: Mapping[str, Mapping[str, Any]]) -> str:
     """What the table shows, from its numbers."""
-    ours, theirs = records["proto_evfl"], records["vanilla"]
-    a, b = (100 * (r["metrics"]["unseen_recall"] or 0.0) for r in (ours, theirs))
-    bytes_a, bytes_b = map(cli_tables.both_ways, (ours, theirs))
+    proto_evfl, vanilla = records["proto_evfl"], records["vanilla"]
+    a, b = (100 * (r["metrics"]["unseen_recall"] or 0.0) for r in (proto_evfl, vanilla))
+    bytes_a, bytes_b = map(cli_tables.both_ways, (proto_evfl, vanilla))
     cost = (
         f"{bytes_b / bytes_a:,.0f} times fewer bytes" if 0 < bytes_a < bytes_b else "no fewer bytes"
     )

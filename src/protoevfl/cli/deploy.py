@@ -57,10 +57,10 @@ def provision(
     facts = work.read_project(project)
     try:
         with bar("keys and certificates"):
-            made = work.provision(facts, out, renew or [])
+            folders = work.provision(facts, out, renew or [])
     except OSError as error:
         raise UserError(f"cannot write {error.filename or out}: {error.strerror}") from None
-    for name, folder in made.items():
+    for name, folder in folders.items():
         print(f"{name:<12} {folder}")
     note(
         f"Send each kit to its owner by a safe way. {out / 'authority'} can sign new kits: keep it "
@@ -91,8 +91,8 @@ def start(
         else f"until it has joined {opened.identity.hub}"
     )
     with bar(f"{opened.name} starts, {waiting}"):
-        found = processes.start(opened, wait)
-    print(f"{opened.name}: {found.detail}")
+        process = processes.start(opened, wait)
+    print(f"{opened.name}: {process.detail}")
 
 
 @app.command()
@@ -185,10 +185,10 @@ def predict(
 
     opened = open_kit(kit)
     base = supervise.read_spec(opened, run)
-    asked = replace(
+    prediction = replace(
         base, run=name or f"{run}-predict", task="predict", base=run, rounds=1, down=(), up=()
     )
-    spec = job_file.complete(asked)
+    spec = job_file.complete(prediction)
     note(spec.review())
     _watched(
         spec.run, opened.run_folder(spec.run), lambda *ways: supervise.submit(opened, spec, *ways)

@@ -33,7 +33,7 @@ COMMANDS = {
         "demo",
         "Four parties, one class nobody labelled: three methods compared in about a minute.",
     ),
-    "bench": ("bench", "Run methods on a data set for several seeds; one JSON line a run."),
+    "bench": ("bench", "Run methods on a data set for several seeds; one JSON line per run."),
     "tune": ("tune", "Search a method's settings on a validation part of the aligned rows."),
     "data": ("data", "The data sets: which there are, where they lie, render ModelNet-10."),
     "init": ("own_data", "Write a commented protoevfl.toml for your own files."),
@@ -87,8 +87,10 @@ def _with_common_options(command: Any) -> Any:
     for part in getattr(command, "commands", {}).values():
         _with_common_options(part)
     if not hasattr(command, "commands"):
-        there = {flag for option in command.params for flag in option.opts}
-        command.params += [option for option in _common_options() if not there & set(option.opts)]
+        own_flags = {flag for option in command.params for flag in option.opts}
+        command.params += [
+            option for option in _common_options() if not own_flags & set(option.opts)
+        ]
     return command
 
 
@@ -167,7 +169,7 @@ def root(
     log_file: Annotated[str | None, Option(help=LOG_FILE)] = None,
     log_level: Annotated[str | None, Option(help=LOG_LEVEL)] = None,
     version: Annotated[
-        bool, Option("--version", callback=_version, is_eager=True, help="Print it.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Vertical federated learning when few rows are shared."""

@@ -28,7 +28,7 @@ RUN = Annotated[
 ]
 INPUT = Annotated[
     list[str] | None,
-    Option("--input", metavar="PARTY=FILE", help="A party's new rows; once a party."),
+    Option("--input", metavar="PARTY=FILE", help="A party's new rows; once per party."),
 ]
 AS_JSON = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 OVERWRITE = Annotated[bool, Option("--overwrite", help="Replace the output if it exists.")]
@@ -125,7 +125,7 @@ def align(config: CONFIG, overwrite: OVERWRITE = False, as_json: AS_JSON = False
     """Find the rows the parties share by private set intersection; each party's result has its own
     folder."""
     from protoevfl.observer import Terminal
-    from protoevfl.pipeline.prepare import alignment_folder
+    from protoevfl.pipeline.one_process import alignment_folder
     from protoevfl.pipeline.simulate import align_files
     from protoevfl.settings.config import load
 
@@ -158,7 +158,9 @@ def train(
     set_: Annotated[
         list[str] | None, Option("--set", help="A setting of the method: head.epochs=50.")
     ] = None,
-    seed: Annotated[int | None, Option(help="Instead of the configuration's.", min=0)] = None,
+    seed: Annotated[
+        int | None, Option(help="A seed instead of the configuration's.", min=0)
+    ] = None,
     track: Annotated[list[str] | None, Option(help="mlflow[=URI] or tensorboard[=FOLDER].")] = None,
     overwrite: OVERWRITE = False,
     as_json: AS_JSON = False,
@@ -218,7 +220,7 @@ def predict(
     example: EXAMPLE = None,
     attributes: ATTRIBUTES = None,
     strict: Annotated[
-        bool, Option("--strict", help="Refuse where ids or columns would be warned of.")
+        bool, Option("--strict", help="Refuse where there would be a warning about ids or columns.")
     ] = False,
     device: DEVICE = "auto",
     overwrite: OVERWRITE = False,

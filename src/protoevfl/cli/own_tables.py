@@ -103,7 +103,7 @@ def _show_gives_away(report: "Report") -> None:
 
 
 def _show_types(report: "Report") -> None:
-    """One line a party and type."""
+    """One line per party and type."""
     for p in report.parties:
         kinds: dict[str, list[str]] = {}
         for name, kind in p.columns.items():

@@ -133,8 +133,8 @@ def expected_calibration_error(
         return None
     confidence, prediction = probabilities.double().max(-1)
     gap = (prediction == labels).double() - confidence  # (N,)
-    which = (confidence * bins).long().clamp(0, bins - 1)
-    sums = torch.zeros(bins, dtype=gap.dtype, device=gap.device).index_add_(0, which, gap)
+    bin_of_row = (confidence * bins).long().clamp(0, bins - 1)
+    sums = torch.zeros(bins, dtype=gap.dtype, device=gap.device).index_add_(0, bin_of_row, gap)
     return float(sums.abs().sum()) / len(labels)
 
 

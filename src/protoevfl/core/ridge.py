@@ -72,7 +72,7 @@ def _system(x: Tensor, root: Tensor, spread: Tensor) -> Tensor:
 def predict(model: Ridge, x: Tensor, chunk: int = 4096) -> Tensor:
     """Class probabilities (m, Z) of rows x (m, d)."""
     parts = [
-        kernel(some, model.x, model.spread) @ model.coefficients for some in torch.split(x, chunk)
+        kernel(rows, model.x, model.spread) @ model.coefficients for rows in torch.split(x, chunk)
     ]
     return (SCALE * torch.cat(parts)).masked_fill(~model.there, -torch.inf).softmax(1)
 

@@ -295,7 +295,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ------------------------------------------------------------ keep
 
     def save(self, path: Path | str, overwrite: bool = False) -> None:
-        """Write a run directory (no pickle): one folder a party, one for the label owner."""
+        """Write a run directory (no pickle): one folder per party, one for the label owner."""
         check_is_fitted(self, "owner_")
         write_model(self, Path(path), overwrite)
 

@@ -18,7 +18,7 @@ def known_codes(labels: Any, classes: NDArray[Any], rows: int) -> NDArray[np.int
     number = {name: z for z, name in enumerate(classes.tolist())}
     values = np.asarray(labels).tolist()
     if len(values) != rows:
-        raise UserError(f"labels must be one value a row ({rows}), not {len(values)}")
+        raise UserError(f"labels must be one value per row ({rows}), not {len(values)}")
     if unknown := [label for label in values if label not in number]:
         raise UserError(
             f"the label {unknown[0]!r} is no class of this model; it has "

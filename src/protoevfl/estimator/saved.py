@@ -14,7 +14,7 @@ from protoevfl.settings.method_choice import method_facts
 
 
 def write_model(model: Any, path: Path, overwrite: bool) -> None:
-    """One folder a party, one for the label owner; the manifest holds what the class itself
+    """One folder per party, one for the label owner; the manifest holds what the class itself
     knows."""
     integrity.check_free(path, overwrite, MANIFEST)
     classes = {"dtype": model.classes_.dtype.kind, "values": model.classes_.tolist()}

@@ -68,12 +68,12 @@ class Federation:
         present   the parties that take part; all of them unless given
         runs      which runs to ask; all of them unless given
         """
-        asked = range(len(self.owners)) if runs is None else runs
+        numbers = range(len(self.owners)) if runs is None else runs
         talks = {
             run: self.methods[run].predict(
                 self.owners[run], self.owners[run].parties if present is None else present
             )
-            for run in asked
+            for run in numbers
         }
         answers = lockstep(talks, self.cache, observer.report, self.on_party_loss)
         return list(answers.values())

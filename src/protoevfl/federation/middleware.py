@@ -40,15 +40,17 @@ class Metered:
 
     def ledger(self, run: int) -> dict[str, object]:
         """{"up", "down", "by_type", "by_party"} of one run."""
-        mine = {(p, d, t): n for (r, p, d, t), n in self.counts.items() if r == run}
+        own_counts = {(p, d, t): n for (r, p, d, t), n in self.counts.items() if r == run}
         by_type: dict[str, dict[str, int]] = {}
         by_party: dict[str, dict[str, int]] = {}
-        for (party, direction, kind), n in sorted(mine.items()):
+        for (party, direction, kind), n in sorted(own_counts.items()):
             if n:
                 for table, name in ((by_type, kind), (by_party, str(party))):
                     row = table.setdefault(name, {"up": 0, "down": 0})
                     row[direction] += n
-        total = {d: sum(n for (_, way, _), n in mine.items() if way == d) for d in ("up", "down")}
+        total = {
+            d: sum(n for (_, way, _), n in own_counts.items() if way == d) for d in ("up", "down")
+        }
         return {**total, "by_type": by_type, "by_party": by_party}
 
 
@@ -83,11 +85,15 @@ class QueryCache:
     def exchange(
         self, requests: Mapping[Address, Message]
     ) -> Mapping[Address, Message | PartyError]:
-        asked = [a for a, r in requests.items() if isinstance(r, Embed) and r.rows == "query"]
-        known = {a: self.seen[a] for a in asked if a in self.seen}
+        query_requests = [
+            a for a, r in requests.items() if isinstance(r, Embed) and r.rows == "query"
+        ]
+        known = {a: self.seen[a] for a in query_requests if a in self.seen}
         new = {a: r for a, r in requests.items() if a not in known}
         replies = {**(self.engine.exchange(new) if new else {}), **known}
-        self.seen |= {a: reply for a in asked if isinstance(reply := replies.get(a), Message)}
+        self.seen |= {
+            a: reply for a in query_requests if isinstance(reply := replies.get(a), Message)
+        }
         return replies
 
 

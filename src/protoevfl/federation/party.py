@@ -5,8 +5,9 @@ company runs. What must outlive a message is in `state()`: network, optimiser an
 all with a leading axis G.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -143,10 +144,12 @@ class Cohort:
         are at one step."""
         idle = {n: t for n, t in self._waiting.items() if n.split(".")[1] not in self.optimizers}
         steps = [t.tolist() for n, t in idle.items() if n.endswith(".step")]
-        lacking = [
-            frozenset(n for n, who in self.absent.items() if m in who) for m in range(self.size)
-        ]
-        return [(lacking[m], tuple(step[m] for step in steps)) for m in range(self.size)]
+
+        def kind(member: int) -> object:
+            lacking = frozenset(name for name, who in self.absent.items() if member in who)
+            return lacking, tuple(step[member] for step in steps)
+
+        return [kind(member) for member in range(self.size)]
 
     def take(self, members: list[int]) -> "Cohort":
         """Some members of one kind as a cohort of their own (copies; give back with `put`)."""
@@ -163,14 +166,14 @@ class Cohort:
         whole, piece, everyone = self.state(), part.state(), set(range(self.size))
         absent = {name: self.absent.get(name, set()) | set(members) for name in whole}
         for name, tensor in piece.items():
-            mine = _members(tensor, part.size)  # (members, k, ...)
+            slices = _members(tensor, part.size)  # (members, k, ...)
             old = whole.get(name)
             new = (
-                mine.new_zeros(self.size, *mine.shape[1:])
+                slices.new_zeros(self.size, *slices.shape[1:])
                 if old is None
                 else _members(old, self.size).clone()
             )
-            new[members] = mine
+            new[members] = slices
             whole[name] = new.flatten(0, 1)
             absent[name] = absent.get(name, everyone) - set(members)
         self.restore({name: tensor for name, tensor in whole.items() if absent[name] != everyone})
@@ -189,12 +192,12 @@ def _members(tensor: Tensor, size: int) -> Tensor:
 
 def _slots(optimizer: torch.optim.Optimizer) -> list[tuple[int, dict[str, Tensor]]]:
     params = [p for group in optimizer.param_groups for p in group["params"]]
-    found = [(i, optimizer.state.get(p, {})) for i, p in enumerate(params)]
-    return [
-        (i, {k: v for k, v in slots.items() if isinstance(v, Tensor)})
-        for i, slots in found
-        if slots
-    ]
+    numbered = [(i, optimizer.state.get(p, {})) for i, p in enumerate(params)]
+    return [(i, _tensors(slots)) for i, slots in numbered if slots]
+
+
+def _tensors(values: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 def _load_slots(optimizer: torch.optim.Optimizer, saved: dict[str, Tensor]) -> None:
@@ -246,8 +249,8 @@ class Party(Cohort):
         """
         if not isinstance(reply, Embeddings | Learned | Projections):
             return {}
-        which = request.rows if isinstance(request, Embed) else "aligned"
-        rows = getattr(self.rows, which)[0]
+        row_set = request.rows if isinstance(request, Embed) else "aligned"
+        rows = getattr(self.rows, row_set)[0]
         if isinstance(request, ForwardBatch):
             rows = rows[request.rows]
         values = reply.values.cpu()

@@ -29,5 +29,5 @@ def method_class(name: str) -> type:
     if name not in METHODS:
         raise UserError(f"unknown method '{name}'; there are {', '.join(METHODS)}")
     module, cls = METHODS[name].split(":")
-    found: type = getattr(import_module(module), cls)
-    return found
+    method: type = getattr(import_module(module), cls)
+    return method

@@ -2,7 +2,7 @@
 leave.
 
     open      embeddings of the network, or features of a table
-    few       a few numbers a row
+    few       a few numbers per row
     sealed    masked sums and audited scores, whatever is asked
 """
 

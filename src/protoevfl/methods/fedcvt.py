@@ -186,10 +186,10 @@ class FedCVT(SplitLearning):
         )
         guesses = cv.alike(cv.estimate(a, a, b, True), b) + cv.alike(cv.estimate(b, b, a, True), a)
         loss = loss + self.guess * guesses
-        mine, theirs = v[:, :1].expand(-1, pairs, -1, -1), v[:, 1:]  # (E, P, pool, 2d)
+        active, passive = v[:, :1].expand(-1, pairs, -1, -1), v[:, 1:]  # (E, P, pool, 2d)
         # (E, P, 2 pool, 2d): r_a true, then estimated
-        left = torch.cat([mine, cv.estimate(theirs, b, a)], 2)
-        right = torch.cat([cv.estimate(mine, a, b), theirs], 2)
+        left = torch.cat([active, cv.estimate(passive, b, a)], 2)
+        right = torch.cat([cv.estimate(active, a, b), passive], 2)
         with torch.no_grad():
             label, counts = cv.agreement(heads(left, right), self.thresholds)
         unlabelled = cv.pseudo_labelled(heads(left, right, step), label, counts)
@@ -203,19 +203,19 @@ class FedCVT(SplitLearning):
             raise UserError(
                 f"prediction needs a trained head and at least one of the parties {owner.parties}"
             )
-        some = next(iter(replies.values()))
-        assert isinstance(some, Embeddings)
-        nothing = Embeddings(torch.zeros_like(some.values))
+        embeddings = next(iter(replies.values()))
+        assert isinstance(embeddings, Embeddings)
+        nothing = Embeddings(torch.zeros_like(embeddings.values))
         z = blocks(
             {m: replies.get(m, nothing) for m in owner.parties}, owner.parties, self.models
         ).to(owner.device)
         pairs = [p for p, m in enumerate(owner.parties[1:]) if m in replies]
-        which = 1 if not pairs else 0 if owner.parties[0] in replies else 2
+        head = 1 if not pairs else 0 if owner.parties[0] in replies else 2
         parts = []
         with torch.no_grad():
             for part in torch.split(z, 4096, 2):
                 logits = owner.head(part[:, :1].expand(-1, z.shape[1] - 1, -1, -1), part[:, 1:])[
-                    which
+                    head
                 ]
                 parts.append(logits[:, pairs or [0]].softmax(-1).mean((0, 1)))
         return torch.cat(parts)

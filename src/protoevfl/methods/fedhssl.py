@@ -7,7 +7,7 @@
 
 Then split learning on the mean of both encoders. An epoch is two exchanges: projections of the
 aligned rows go up with the averaged parameters' arrival; the active party's go down, parameters
-come up. Departs: projections are exchanged once an epoch, not once a batch (they are constants of
+come up. Departs: projections are exchanged once per epoch, not once per batch (they are constants of
 the loss either way), and momentum starts anew each epoch.
 """
 
@@ -103,12 +103,12 @@ class FedHSSL(SplitLearning):
         return Net(shape, keys, self.pre.width, self.models)
 
     def encoder(self, cohort: Cohort) -> nn.Module:
-        return net_of(cohort).tuned
+        return _net_of(cohort).tuned
 
     # ------------------------------------------------------------ party side
 
     def answer(self, cohort: Cohort, request: Message) -> Message:
-        net = net_of(cohort)
+        net = _net_of(cohort)
         match request:
             case Project():
                 return Projections(project(cohort))
@@ -126,7 +126,7 @@ class FedHSSL(SplitLearning):
 
     def cross_party(self, cohort: Cohort, targets: Tensor, epoch: int) -> None:
         """Predicts the other side's projections (unit rows, or their mean) of the aligned rows."""
-        branch, rows = net_of(cohort).cross, cohort.rows.aligned
+        branch, rows = _net_of(cohort).cross, cohort.rows.aligned
         keys = rnd.derive(cohort.keys, "cross-party", epoch)
         view = two_views(cohort, rows, keys, self.pre, self.pre.changes(), copies=1)
 
@@ -140,7 +140,7 @@ class FedHSSL(SplitLearning):
 
     def guided_local(self, cohort: Cohort, epoch: int) -> None:
         """SimSiam on all own rows, pulled towards the cross-party encoder."""
-        net, rows = net_of(cohort), own_rows(cohort)
+        net, rows = _net_of(cohort), own_rows(cohort)
         keys = rnd.derive(cohort.keys, "guided-local", epoch)
         views = two_views(cohort, rows, keys, self.pre, self.pre.changes())
 
@@ -198,7 +198,7 @@ class FedHSSL(SplitLearning):
         yield from self.fine_tune(owner)
 
 
-def net_of(cohort: Cohort) -> Net:
+def _net_of(cohort: Cohort) -> Net:
     assert isinstance(cohort.net, Net)
     return cohort.net
 
@@ -207,7 +207,7 @@ def net_of(cohort: Cohort) -> Net:
 def project(cohort: Cohort) -> Tensor:
     """Projections of the aligned rows (G, N_a, width), unit rows; normalised over these rows
     themselves."""
-    out: Tensor = tracked(net_of(cohort).cross, False)(inputs(cohort.rows.aligned))
+    out: Tensor = tracked(_net_of(cohort).cross, False)(inputs(cohort.rows.aligned))
     return unit(out)
 
 

@@ -204,15 +204,17 @@ def _fit_joint(own: Floats, features: Sent, labels: NDArray[np.int64], mix: floa
     belief = softmax(np.array(beliefs)[None])[0]
     by_set = np.split(belief[1:], len(sets))
     paths = [fits[1 + i : 1 + i + len(LAMBDAS)] for i in range(0, len(fits) - 1, len(LAMBDAS))]
-    views = tuple(
-        View(*space, sum(w * fit.weights for w, fit in zip(share, path, strict=True)))
-        for space, share, path in zip(spaces, by_set, paths, strict=True)
-        if share.sum() > LEAST
-    )
+    views: list[View] = []
+    for space, share, path in zip(spaces, by_set, paths, strict=True):
+        if share.sum() > LEAST:
+            weights: Floats = sum(w * fit.weights for w, fit in zip(share, path, strict=True))
+            views.append(View(*space, weights))
     slope = float(sum(w * fit.slope for w, fit in zip(belief, fits, strict=True)))
     level = np.sum([w * fit.level for w, fit in zip(belief, fits, strict=True)], 0)
     unshifted = np.zeros(own.shape[1])
-    model = Joint(anchors, views, slope, level, centre, own_shift, unshifted, float(belief[0]))
+    model = Joint(
+        anchors, tuple(views), slope, level, centre, own_shift, unshifted, float(belief[0])
+    )
     shift = class_shift(model.logits(own, rows), softmax(alone).mean(0))
     return replace(model, shift=shift)
 
@@ -222,9 +224,9 @@ def _sets(partners: int) -> list[Floats]:
     features."""
     whole = range(partners)
     sizes = whole if partners <= ALL_SETS else {1, partners - 1}
-    sets = [set(some) for size in sizes if size for some in combinations(whole, size)]
+    sets = [set(members) for size in sizes if size for members in combinations(whole, size)]
     believed = [set(whole), *sets]
-    return [np.array([1.0 if m in some else FAINT for m in whole]) ** 2 for some in believed]
+    return [np.array([1.0 if m in members else FAINT for m in whole]) ** 2 for members in believed]
 
 
 def _directions(rows: Products, factors: Floats, mix: float) -> tuple[Kernel, Floats, Floats]:

@@ -156,10 +156,10 @@ def subsets(
     """
     score = rnd.uniform(keys, "subset", step, (parties, rows, parties))  # (E*M, size, B, M)
     own = torch.arange(len(keys), device=keys.device) % parties  # (E*M,)
-    mine = torch.arange(parties, device=keys.device) == own[:, None]  # (E*M, M)
+    is_head = torch.arange(parties, device=keys.device) == own[:, None]  # (E*M, M)
     if here is not None:
         score = score.masked_fill(~here, 2.0)
-    rank = score.masked_fill(mine[:, None, None], -1.0).argsort(-1).argsort(-1)  # 0 is k itself
+    rank = score.masked_fill(is_head[:, None, None], -1.0).argsort(-1).argsort(-1)  # 0 is k itself
     return rank <= torch.arange(parties, device=keys.device)[:, None, None]
 
 

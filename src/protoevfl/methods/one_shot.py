@@ -1,4 +1,4 @@
-"""One-shot VFL (Sun et al. 2023, arXiv 2303.16270): three messages a party in all.
+"""One-shot VFL (Sun et al. 2023, arXiv 2303.16270): three messages per party in all.
 
     up     embeddings of the aligned rows by fresh extractors
     down   the loss gradient of every row at them, at a fresh linear head:

@@ -116,10 +116,10 @@ def own_scores(owner: LabelOwner, rows: Tensor) -> Tensor:
     else:
         members = _network_scores(kept, rows.to(owner.device))
     mean: Tensor = members.to(owner.device).logsumexp(0) - float(np.log(len(members)))
-    return floored(mean)
+    return _floored(mean)
 
 
-def floored(log_p: Tensor) -> Tensor:
+def _floored(log_p: Tensor) -> Tensor:
     """Log-probabilities kept away from certainty, normalised again."""
     return log_p.exp().clamp(FLOOR, 1 - FLOOR).log().log_softmax(1)
 
@@ -137,11 +137,11 @@ def _fit_trees(
         model = boosting.fit_boosting(x[place != k], y[place != k], seed + k, setting)
         p = np.full((int((place == k).sum()), owner.classes), FLOOR)
         p[:, model.classes_] = boosting.probabilities(model, x[place == k])
-        return model, floored(torch.from_numpy(p).log())
+        return model, _floored(torch.from_numpy(p).log())
 
     first = [left_out(setting, 0) for setting in BOOSTING]
-    held = labels[fold == 0].cpu()
-    losses = [float(F.nll_loss(scores, held)) for _, scores in first]
+    kept_labels = labels[fold == 0].cpu()
+    losses = [float(F.nll_loss(scores, kept_labels)) for _, scores in first]
     best = int(np.argmin(losses))
     fitted = [first[best], *(left_out(BOOSTING[best], k) for k in range(1, settings.members))]
     cross_fitted = torch.zeros(len(y), owner.classes)
@@ -194,7 +194,7 @@ def _fit_networks(
     kept |= {f"out.{name}": tensor.detach().clone() for name, tensor in out.state_dict().items()}
     scores = _network_scores(kept, rows)  # (K, n, Z)
     honest: Tensor = scores[fold, torch.arange(len(rows), device=device)]
-    return kept, floored(honest)
+    return kept, _floored(honest)
 
 
 def _network_scores(kept: Mapping[str, Tensor], rows: Tensor) -> Tensor:
@@ -211,7 +211,7 @@ def _network_scores(kept: Mapping[str, Tensor], rows: Tensor) -> Tensor:
     net.eval()
     with torch.no_grad():
         parts = [
-            out(net(inputs(some).expand(len(keys), *some.shape)))
-            for some in torch.split(rows, 1024)
+            out(net(inputs(batch).expand(len(keys), *batch.shape)))
+            for batch in torch.split(rows, 1024)
         ]
     return torch.cat(parts, 1).log_softmax(-1)

@@ -31,7 +31,7 @@ def hold_rounds(
     prior move."""
     best = -1.0
     stale = 0
-    peak = effective_ranks(settings, f)
+    peak = _effective_ranks(settings, f)
     for t in range(settings.rounds.count):
         shown = (counts >= settings.rounds.least_rows).float()  # (M, Z)
         ask = {m: Learn(t, mu[i], shown[i], prior) for i, m in enumerate(owner.parties)}
@@ -41,7 +41,7 @@ def hold_rounds(
         warm = warm | set(replies)
         learned = {m: r for m, r in replies.items() if isinstance(r, Learned)}
         peak = guard(settings, owner, f, mu, shown, peak, list(learned))
-        figures = fit_head(settings, owner, f) if settings.head_each_round else {}
+        figures = _fit_head(settings, owner, f) if settings.head_each_round else {}
         means, counts = class_means(settings, owner, f)
         if settings.rounds.update != "none":
             mu = prototypes.update(mu, means, counts, settings.rounds.rho, settings.rounds.update)  # type: ignore[arg-type]
@@ -66,25 +66,25 @@ def blocks_of(
     last = torch.zeros(len(owner.parties), len(owner.labels), width) if before is None else before
     rows = []
     for i, m in enumerate(owner.parties):
-        mine = (values(replies[m]) if m in replies else last[i]).to(owner.device)
-        rows.append(nn.functional.pad(mine, (0, width - mine.shape[-1])))
+        block = (values(replies[m]) if m in replies else last[i]).to(owner.device)
+        rows.append(nn.functional.pad(block, (0, width - block.shape[-1])))
     return torch.stack(rows)
 
 
 def class_means(settings: "ProtoEVFL", owner: LabelOwner, f: Tensor) -> tuple[Tensor, Tensor]:
     """Class means (M, Z, width) of the outputs and class counts (M, Z)."""
-    out = f[..., : output_width(settings, f)]
+    out = f[..., : _output_width(settings, f)]
     if settings.rounds.adapted and isinstance(owner.head, HeadNet):
-        out = owner.head.adapt(f[None]).mean(0).detach()[..., : output_width(settings, f)]
+        out = owner.head.adapt(f[None]).mean(0).detach()[..., : _output_width(settings, f)]
     return prototypes.class_means(out, owner.labels.expand(len(f), -1), owner.classes)
 
 
-def output_width(settings: "ProtoEVFL", f: Tensor) -> int:
+def _output_width(settings: "ProtoEVFL", f: Tensor) -> int:
     """The output comes first among the layers that are sent."""
     return min(settings.width, f.shape[-1])
 
 
-def fit_head(settings: "ProtoEVFL", owner: LabelOwner, f: Tensor) -> dict[str, Any]:
+def _fit_head(settings: "ProtoEVFL", owner: LabelOwner, f: Tensor) -> dict[str, Any]:
     """The paper's round: the head goes on from where it was; its loss and gradient norm are
     reported."""
     keys = owner.keys("head", settings.head.members)
@@ -106,7 +106,7 @@ def held_out(settings: "ProtoEVFL", owner: LabelOwner, f: Tensor) -> float:
     train, test = owner.holdout(settings.rounds.holdout)
     if not len(test):
         return 0.0
-    out = f[..., : output_width(settings, f)]
+    out = f[..., : _output_width(settings, f)]
     mu, counts = prototypes.class_means(
         out[:, train], owner.labels[train].expand(len(f), -1), owner.classes
     )
@@ -114,9 +114,9 @@ def held_out(settings: "ProtoEVFL", owner: LabelOwner, f: Tensor) -> float:
     return float((scores.argmax(-1) == owner.labels[test]).float().mean())
 
 
-def effective_ranks(settings: "ProtoEVFL", f: Tensor) -> Tensor:
+def _effective_ranks(settings: "ProtoEVFL", f: Tensor) -> Tensor:
     """Effective ranks (M,) of the outputs; zero where a value is not finite."""
-    out = f[..., : output_width(settings, f)]
+    out = f[..., : _output_width(settings, f)]
     finite = out.isfinite().flatten(1).all(1)
     return metrics.effective_rank(torch.where(finite[:, None, None], out, 0.0))
 
@@ -140,7 +140,7 @@ def guard(
     if not settings.rounds.guard:
         return peak
     out = f[..., : mu.shape[-1]]
-    ranks = effective_ranks(settings, f)
+    ranks = _effective_ranks(settings, f)
     guess = (transport.cosine(out, mu) - 9.0 * (shown[:, None] == 0)).argmax(-1)
     for i, m in enumerate(owner.parties):
         if m not in learned:

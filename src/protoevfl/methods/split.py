@@ -79,7 +79,7 @@ def shared_rows(cohort: Cohort) -> Tensor:
     return torch.cat([cohort.rows.aligned, further], 1)
 
 
-def padded_blocks(replies: Replies, parties: tuple[int, ...], models: int) -> Tensor:
+def _padded_blocks(replies: Replies, parties: tuple[int, ...], models: int) -> Tensor:
     """(E, M, B, d) of all parties; zeros for those that did not answer."""
     nothing = Embeddings(torch.zeros_like(values(next(iter(replies.values())))))
     return blocks({m: replies.get(m, nothing) for m in parties}, parties, models)
@@ -179,7 +179,7 @@ class SplitLearning:
             for batch in self.plan(owner, epoch):
                 replies = yield batch.forward(step)
                 # (E, M, B, d)
-                z = padded_blocks(replies, parties, self.models).to(owner.device).requires_grad_()
+                z = _padded_blocks(replies, parties, self.models).to(owner.device).requires_grad_()
                 if head is None:
                     head = self.head(keys, len(parties), z.shape[-1], owner.classes)
                     optimizer = adamw(head.parameters(), self.head_lr, self.weight_decay)
@@ -240,7 +240,7 @@ class SplitLearning:
             raise UserError(
                 f"prediction needs a trained head and at least one of the parties {parties}"
             )
-        z = padded_blocks(replies, parties, self.models).to(owner.device)
+        z = _padded_blocks(replies, parties, self.models).to(owner.device)
         here = torch.tensor([m in replies for m in parties], device=owner.device)
         with torch.no_grad():
             return torch.cat(

@@ -69,9 +69,9 @@ class FrozenHead:
 
     def blocks(self, owner: LabelOwner, replies: Mapping[int, Message]) -> Tensor:
         """The parties' embeddings (M, N, d), zero where a party is missing."""
-        some = torch.zeros_like(values(next(iter(replies.values()))))
+        zeros = torch.zeros_like(values(next(iter(replies.values()))))
         return torch.stack(
-            [values(replies[m]) if m in replies else some for m in owner.parties]
+            [values(replies[m]) if m in replies else zeros for m in owner.parties]
         ).to(owner.device)
 
     def predict(self, owner: LabelOwner, present: tuple[int, ...]) -> Asking:

@@ -50,17 +50,18 @@ def predict_stacked(
         return own_query.exp()
     own_shared = owner.memory["own.shared"][: len(owner.labels)]
     evidence = _evidence(owner, f, query, others, width, settings)
-    shared, asked = evidence.first(len(owner.labels))
+    joint_shared, joint_query = evidence.first(len(owner.labels))
     shown = evidence.labels.sum(0) > 0  # (Z,) classes that a labelled row shows to the others
-    shared, asked = neutral(shared, own_shared, shown), neutral(asked, own_query, shown)
-    stacked = stack([own_shared, shared], owner.labels)
+    joint_shared = neutral(joint_shared, own_shared, shown)
+    joint_query = neutral(joint_query, own_query, shown)
+    stacked = stack([own_shared, joint_shared], owner.labels)
     alone = stack([own_shared], owner.labels)
     gains = 2 * (stacked.likelihood - alone.likelihood)
     if stacked.weights[1] <= 0 or gains < GAIN:  # joining does not pay
         recalibrated: Tensor = alone.weights[0] * own_query + alone.level * shown
         return recalibrated.softmax(1)
     a0, a1 = stacked.weights
-    p: Tensor = (a0 * own_query + a1 * asked + stacked.level * shown).softmax(1)
+    p: Tensor = (a0 * own_query + a1 * joint_query + stacked.level * shown).softmax(1)
     if len(others) < 2 or not settings.self_training:
         return p
     confidence = p.amax(1).mean()
@@ -134,8 +135,8 @@ class Evidence:
         target = self.labels - 1 / self.labels.shape[1]
         dual = inverse @ (root * target)
         left_out = target - dual / (inverse.diagonal()[:, None] * root)
-        asked = ridge.kernel(self.query, self.points, self.spread) @ (root * dual)
-        return (ridge.SCALE * left_out[:shared]).log_softmax(1), (ridge.SCALE * asked).log_softmax(
+        query = ridge.kernel(self.query, self.points, self.spread) @ (root * dual)
+        return (ridge.SCALE * left_out[:shared]).log_softmax(1), (ridge.SCALE * query).log_softmax(
             1
         )
 

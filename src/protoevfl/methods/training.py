@@ -65,8 +65,8 @@ def train(settings: "ProtoEVFL", owner: LabelOwner) -> Talk:
         "usable": torch.tensor([m in warm for m in owner.parties], device=owner.device),
     }
     if owner.further is not None:
-        asked = [m for m in owner.parties if bool(owner.further.shared[m].any())]
-        replies = yield {m: Embed("further") for m in asked}
+        sharing = [m for m in owner.parties if bool(owner.further.shared[m].any())]
+        replies = yield {m: Embed("further") for m in sharing}
         owner.memory |= {
             "further": further_blocks(owner, replies, f.shape[-1]),
             "further.labels": owner.further.labels,

@@ -18,15 +18,9 @@ from numpy.typing import NDArray
 from protoevfl.distributed import choose_device
 from protoevfl.errors import ColumnsError, UserError, listed
 from protoevfl.pipeline.estimate import Size, estimate
+from protoevfl.pipeline.one_process import ids_of, party_order, sharing
 from protoevfl.pipeline.own_half import by_level
-from protoevfl.pipeline.prepare import (
-    check_labels,
-    cut_rows,
-    ids_of,
-    party_order,
-    read_labels,
-    sharing,
-)
+from protoevfl.pipeline.prepare import check_labels, cut_rows, read_labels
 from protoevfl.pipeline.simulate import method_and_privacy
 from protoevfl.pipeline.suspicious import are_row_numbers, giving_away, rows_to_look_at
 from protoevfl.rows.align import suspects
@@ -294,7 +288,7 @@ def _labels(
         matched = has[place]
         known[shared.place[place, matched]] = labels[matched]
         _about_leaks(files[name], encoders.get(name), known, config.label.column, report)
-    if max(len(some.values) for some in ids.values()) <= SPELLINGS:
+    if max(len(spelled.values) for spelled in ids.values()) <= SPELLINGS:
         report.warnings += suspects(ordered)
     for name, size in sizes.items():
         place = list(ordered).index(name)

@@ -33,7 +33,7 @@ def labelled_rows(
         raise UserError(f"measuring needs an input of every party; {', '.join(missing)} has none")
     file = labels or inputs[owner.parties[0]]
     predictions = predict(run, inputs, device)
-    truth = read_truth(run, file)
+    truth = _read_truth(run, file)
     rows = [
         i
         for i, value in enumerate(predictions.ids)
@@ -47,7 +47,7 @@ def labelled_rows(
     return TestRows(embeddings, torch.tensor([truth[predictions.ids[i]] for i in rows]), own)
 
 
-def read_truth(run: Run, path: Path) -> dict[str, int]:
+def _read_truth(run: Run, path: Path) -> dict[str, int]:
     """Normalised id -> class number, rows without a label left out."""
     owner = run.need_owner()
     party = run.need_party(owner.parties[0])
@@ -80,7 +80,7 @@ def evaluate(
             f"give the labels as --labels, or an input of {owner.parties[0]} that has them"
         )
     file = labels or inputs[owner.parties[0]]
-    truth, predictions = read_truth(run, file), predict(run, inputs, device)
+    truth, predictions = _read_truth(run, file), predict(run, inputs, device)
     rows = torch.tensor(
         [i for i, value in enumerate(predictions.ids) if value in truth], dtype=torch.int64
     )

@@ -47,7 +47,7 @@ def by_level(
     """
     if not isinstance(method, ProtoEVFL):
         return {}
-    rows = first_rows(encoder, path)
+    rows = _first_rows(encoder, path)
     numbers = encoder.numbers if isinstance(encoder, TableEncoder) else ()
     table = PartyTable("own rows", rows, rows, rows[:0], encoder.spans, numbers)
     request = WarmUp() if encoder.spans is None else SendFeatures()
@@ -120,6 +120,6 @@ def of_run(party: StoredParty, path: Path) -> Levels:
     return {level: gives_away(columns, party.embed([rows]))}
 
 
-def first_rows(encoder: Encoder, path: Path) -> Tensor:
+def _first_rows(encoder: Encoder, path: Path) -> Tensor:
     """Up to ROWS encoded rows from the beginning of a file."""
     return next(encoded_batches(encoder, path))[:ROWS]

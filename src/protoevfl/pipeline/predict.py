@@ -81,13 +81,16 @@ class Predictions:
         return pa.table(columns)
 
     def contributors(self) -> list[str]:
-        codes = (
-            (self.present.long() * (1 << torch.arange(len(self.present)))[:, None]).sum(0).tolist()
-        )
-        spelt = {
-            c: "+".join(p for m, p in enumerate(self.parties) if c >> m & 1) for c in set(codes)
-        }
-        return [spelt[c] for c in codes]
+        """Each row's parties as one text: there are few subsets and many rows, so each subset is
+        spelt once, by its number in binary digits."""
+        bits = 1 << torch.arange(len(self.present))
+        codes = (self.present.long() * bits[:, None]).sum(0).tolist()
+
+        def spelt(code: int) -> str:
+            return "+".join(name for m, name in enumerate(self.parties) if code >> m & 1)
+
+        spelt_of = {code: spelt(code) for code in set(codes)}
+        return [spelt_of[code] for code in codes]
 
 
 def free(name: str, taken: Mapping[str, Any]) -> str:
@@ -95,7 +98,7 @@ def free(name: str, taken: Mapping[str, Any]) -> str:
     return name if name not in taken else free(f"{name}_", taken)
 
 
-def read_input(
+def _read_input(
     party: StoredParty, path: Path, device: str = "cpu", keep_encoded: bool = False
 ) -> Input:
     """A party's ids and embeddings of all rows of a file; needs the columns its encoder was fitted
@@ -123,8 +126,8 @@ def read_input(
         )
     if isinstance(encoder, TableEncoder) and survey is not None:
         warnings += drift.differences(encoder.pictures, survey)
-    said = tuple(f"{party.name}: {text}" for text in warnings)
-    return Input(party, ids, embeddings, table.take(ids.rows), encoded, said)
+    of_party = tuple(f"{party.name}: {text}" for text in warnings)
+    return Input(party, ids, embeddings, table.take(ids.rows), encoded, of_party)
 
 
 def predict(
@@ -148,15 +151,15 @@ def predict(
     if not inputs:
         raise UserError("predict needs at least one --input PARTY=FILE")
     owner, device = run.need_owner(), choose_device(device)
-    wanted = unseen_classes(owner, examples or {})
+    wanted = _unseen_classes(owner, examples or {})
     class_attributes = None if attributes is None else read_attributes(attributes, owner.classes)
     stored = sorted((run.need_party(name) for name in inputs), key=lambda party: party.index)
     read = []
     for done, party in enumerate(stored):
         observer.progress(f"reading {party.name}", done, len(stored))
         keep_encoded = owner.has_own_model and party.index == 0
-        read.append(read_input(party, Path(inputs[party.name]), device, keep_encoded))
-    warnings = [*id_warnings(read), *(text for i in read for text in i.warnings)]
+        read.append(_read_input(party, Path(inputs[party.name]), device, keep_encoded))
+    warnings = [*_id_warnings(read), *(text for i in read for text in i.warnings)]
     if strict and warnings:
         more = f" (and {len(warnings) - 1} more)" if len(warnings) > 1 else ""
         raise UserError(f"--strict: {warnings[0]}{more}; nothing was written")
@@ -164,12 +167,12 @@ def predict(
         observer.note(f"warning: {text}")
     if len(warnings) > MOST_WARNINGS:
         observer.note(f"warning: and {len(warnings) - MOST_WARNINGS} more such differences")
-    ids, id_table = join_ids(read)
+    ids, id_table = _join_ids(read)
     number = {value: i for i, value in enumerate(ids)}
     place = {i.party.index: torch.full((len(ids),), -1) for i in read}
     for i in read:
         place[i.party.index][[number[v] for v in i.ids.values]] = torch.arange(len(i.ids.values))
-    shown = example_rows(wanted, number, present_parties(owner, place), stored[0].id_rules)
+    shown = _example_rows(wanted, number, _present_parties(owner, place), stored[0].id_rules)
     embeddings = {i.party.index: i.embeddings for i in read}
     encoded = read[0].encoded  # the active party's input comes first
     own = None if encoded is None else encoded[place[0].clamp(min=0)]
@@ -184,7 +187,7 @@ def predict(
     return predicted
 
 
-def present_parties(owner: StoredOwner, place: Mapping[int, Tensor]) -> Tensor:
+def _present_parties(owner: StoredOwner, place: Mapping[int, Tensor]) -> Tensor:
     """(M, n): which party has which row; `place` as in `Predictions`, a party without rows may be
     left out."""
     rows = len(next(iter(place.values())))
@@ -204,7 +207,7 @@ def predict_rows(
 ) -> Predictions:
     """Predictions from what the parties sent; the arguments as in `Predictions` and
     `StoredOwner.probabilities`."""
-    present = present_parties(owner, place)
+    present = _present_parties(owner, place)
     parts = [torch.zeros(0, len(owner.classes))]
     for rows in torch.split(torch.arange(len(ids)), ROWS):
         sent = {m: f[place[m][rows].clamp(min=0)] for m, f in embeddings.items()}
@@ -227,7 +230,7 @@ def predict_rows(
     )
 
 
-def unseen_classes(owner: StoredOwner, examples: Mapping[str, str]) -> dict[int, str]:
+def _unseen_classes(owner: StoredOwner, examples: Mapping[str, str]) -> dict[int, str]:
     """Class numbers in the place of names; each must be a class without a label."""
     without = [owner.classes[z] for z in owner.unseen]
     for name in examples:
@@ -243,11 +246,11 @@ def unseen_classes(owner: StoredOwner, examples: Mapping[str, str]) -> dict[int,
     return {owner.classes.index(name): text for name, text in examples.items()}
 
 
-def example_rows(
+def _example_rows(
     wanted: Mapping[int, str], number: Mapping[str, int], present: Tensor, rules: IdRules
 ) -> dict[int, int]:
     """The rows (by class) that have the ids given; several id columns are written with commas."""
-    found = {}
+    row_of = {}
     for z, text in wanted.items():
         parts = text.split(",") if rules.columns > 1 else [text]
         if len(parts) != rules.columns:
@@ -262,11 +265,11 @@ def example_rows(
             raise UserError(
                 f"--example: not every party has the row '{text}'; give one that all of them have"
             )
-        found[z] = number[spelt]
-    return found
+        row_of[z] = number[spelt]
+    return row_of
 
 
-def id_warnings(inputs: Sequence[Input]) -> list[str]:
+def _id_warnings(inputs: Sequence[Input]) -> list[str]:
     """Inputs whose rows do not find each other; UserError where spelling is the reason for most."""
     first, *others = inputs
     lines = []
@@ -274,14 +277,14 @@ def id_warnings(inputs: Sequence[Input]) -> list[str]:
         shared = len(set(first.ids.values) & set(other.ids.values))
         names = (first.party.name, other.party.name)
         near = near_matches(first.ids, other.ids)
-        said = near_match_lines(near, names)
+        near_lines = near_match_lines(near, names)
         if max(map(len, near.values()), default=0) > shared:
             raise UserError(
-                f"{shared:,} ids of {names[0]} and {names[1]} match, and {said[0]}; write the ids "
+                f"{shared:,} ids of {names[0]} and {names[1]} match, and {near_lines[0]}; write the ids "
                 "alike in both files, as the files of training had them (leading zeros need a "
                 "column of text)"
             )
-        lines += said
+        lines += near_lines
         if not shared:
             lines.append(
                 f"no row of {names[1]} is among those of {names[0]}: each is predicted from one "
@@ -290,7 +293,7 @@ def id_warnings(inputs: Sequence[Input]) -> list[str]:
     return lines
 
 
-def join_ids(inputs: Sequence[Input]) -> tuple[list[str], Any]:
+def _join_ids(inputs: Sequence[Input]) -> tuple[list[str], Any]:
     """All ids once, and the id columns as they stand in the first input that has each; as text
     where the inputs differ in type."""
     import pyarrow as pa

@@ -21,17 +21,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protoevfl.errors import UserError, listed
-from protoevfl.observer import SILENT, Observer
-from protoevfl.rows.align import plain_intersection
-from protoevfl.rows.alignment import Alignment, same_order, verify
+from protoevfl.rows.alignment import Alignment
 from protoevfl.rows.encoders import Encoder, column_lines, encode_rows, fit_encoder, row_shape
 from protoevfl.rows.features import TableEncoder
 from protoevfl.rows.files import read_columns
 from protoevfl.rows.ids import IdRules, Ids, collect
 from protoevfl.rows.labels import encode_labels
 from protoevfl.rows.table import Further, OwnRows, PartyTable
-from protoevfl.settings.config import Config, LabelConfig, PartyFile, resolve
-from protoevfl.settings.method_choice import kind_of
+from protoevfl.settings.config import LabelConfig, PartyFile
 
 CELLS = 1 << 28  # most numbers of a party's unaligned rows that are held: 1 GiB
 Places = NDArray[np.int64]
@@ -88,7 +85,7 @@ class Prepared:
     @property
     def unseen(self) -> tuple[int, ...]:
         """Classes that the configuration lists and no label shows."""
-        return absent_classes(self.known_labels, len(self.classes))
+        return _absent_classes(self.known_labels, len(self.classes))
 
 
 @dataclass(frozen=True)
@@ -110,21 +107,10 @@ class Sharing:
         return np.flatnonzero(has.any(0) & ~has.all(0))
 
 
-def absent_classes(known: Tensor, classes: int) -> tuple[int, ...]:
+def _absent_classes(known: Tensor, classes: int) -> tuple[int, ...]:
     """Classes that none of the known labels (n,) shows."""
     counts = torch.bincount(known.cpu(), minlength=classes)
     return tuple((counts == 0).nonzero()[:, 0].tolist())
-
-
-def party_order(config: Config) -> list[str]:
-    """The label party first, the others as they are listed."""
-    names = [p.name for p in config.parties]
-    return [config.label.party, *(name for name in names if name != config.label.party)]
-
-
-def kind_of_run(config: Config) -> str:
-    """ "table", "images" or "mixed"."""
-    return kind_of("images" if p.image else "table" for p in config.parties)
 
 
 def read_ids(path: Path, id_columns: Sequence[str], rules: IdRules, on_bad: str) -> Ids:
@@ -133,54 +119,10 @@ def read_ids(path: Path, id_columns: Sequence[str], rules: IdRules, on_bad: str)
     return collect([table[c].to_pylist() for c in id_columns], rules, path.name, on_bad)
 
 
-def ids_of(config: Config, file: PartyFile, on_bad: str | None = None) -> Ids:
-    """The same for a party of a configuration."""
-    return read_ids(
-        file.info.path, file.config.id, config.id_rules, on_bad or config.alignment.on_bad_ids
-    )
-
-
 def read_labels(label: LabelConfig, file: PartyFile) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """(rows,) class numbers of the label party's file, -1 without a label, and the class names."""
     column = read_columns(file.info.path, [label.column])[label.column].combine_chunks()
     return encode_labels(column, f"{file.info.path.name} column '{label.column}'", label.classes)
-
-
-def sharing(config: Config, ids: Mapping[str, Ids], kept: bool = True) -> Sharing:
-    """Each pair's alignment as `protoevfl align` left it (if `kept` ones are wanted), checked
-    against the files; else the plain intersection. The active party comes first among `ids`."""
-    active, *others = ids
-    folder = alignment_folder(config)
-    place = np.full((len(others), ids[active].counts.input), -1, np.int64)
-    alignments = {}
-    for m, other in enumerate(others):
-        pair = {name: ids[name] for name in (active, other)}
-        if kept and folder.is_dir():
-            aligned = kept_pair(config, folder / other, pair)
-        else:
-            aligned = plain_intersection(pair, config.alignment.minimum)
-        place[m, aligned[active].rows] = aligned[other].rows
-        alignments[other] = aligned[other]
-    return Sharing(place, alignments)
-
-
-def kept_pair(config: Config, folder: Path, pair: Mapping[str, Ids]) -> dict[str, Alignment]:
-    """The two sides of a pair that `protoevfl align` wrote; the files must not have changed
-    since."""
-    aligned = {name: Alignment.load(folder / name) for name in pair}
-    same_order(aligned.values())
-    for name, alignment in aligned.items():
-        if alignment.rules != config.id_rules:
-            raise UserError(
-                f"the alignment in {folder} was made with other id rules; run align again"
-            )
-        verify(alignment, pair[name])
-    return aligned
-
-
-def alignment_folder(config: Config) -> Any:
-    """Where `protoevfl align` puts its result: beside the run directory."""
-    return config.output.with_name(f"{config.output.name}-alignment")
 
 
 def split_rows(
@@ -202,31 +144,6 @@ def split_rows(
             part[rows] = number
     tested, validated, trained = (order[part[order] == number] for number in range(3))
     return Parts(trained, validated, tested, np.flatnonzero(labels < 0))
-
-
-def prepare(config: Config, observer: Observer = SILENT) -> Prepared:
-    """Read the files of all parties in this process (simulation)."""
-    files = resolve(config)
-    names = party_order(config)
-    ids = {}
-    for i, name in enumerate(names):
-        observer.progress("reading ids", i, len(names))
-        ids[name] = ids_of(config, files[name])
-    shared = sharing(config, ids)
-    active = names[0]
-    labels, classes = read_labels(config.label, files[active])
-    rows = cut_rows(ids[active], labels, shared, config.seed, config.test, config.validation)
-    notes = check_labels(labels, rows, classes, config.label)
-    parties = []
-    for i, name in enumerate(names):
-        observer.progress("encoding columns", i, len(names))
-        own = rows_of(rows, shared, i)
-        alignment = shared.alignments.get(name)
-        total = ids[name].counts.input
-        parties.append(
-            prepare_party(files[name], own, alignment, total, config.pool, config.seed, notes)
-        )
-    return assemble(parties, labels, classes, rows, shared, notes)
 
 
 def assemble(
@@ -311,14 +228,17 @@ class PartyRows:
 def rows_of(rows: ActiveRows, shared: Sharing, party: int, predict: bool = False) -> PartyRows:
     """The same rows in a party's own file; party 0 is the active one. `predict` names those without
     a label too."""
-    asked = rows.asked if predict else NOTHING
+    to_predict = rows.asked if predict else NOTHING
     if not party:
-        return PartyRows(rows.train, rows.kept_aside, rows.further, asked)
+        return PartyRows(rows.train, rows.kept_aside, rows.further, to_predict)
     place = shared.place[party - 1]
     further = place[rows.further]
-    asked = place[asked]
+    to_predict = place[to_predict]
     return PartyRows(
-        place[rows.train], place[rows.kept_aside], further[further >= 0], asked[asked >= 0]
+        place[rows.train],
+        place[rows.kept_aside],
+        further[further >= 0],
+        to_predict[to_predict >= 0],
     )
 
 

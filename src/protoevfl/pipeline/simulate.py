@@ -14,14 +14,14 @@ from protoevfl.artifacts.run_dir import MANIFEST, write_run
 from protoevfl.distributed import choose_device
 from protoevfl.method import Method
 from protoevfl.observer import SILENT, Observer
-from protoevfl.pipeline.prepare import (
-    Prepared,
+from protoevfl.pipeline.one_process import (
     alignment_folder,
     ids_of,
     kind_of_run,
     party_order,
     prepare,
 )
+from protoevfl.pipeline.prepare import Prepared
 from protoevfl.pipeline.threads import is_small, one_thread
 from protoevfl.pipeline.train import Trained, stored_party, train
 from protoevfl.privacy.policy import PrivacySettings
@@ -103,7 +103,7 @@ def train_files(
             names, world.classes, config.label, world.test_labels, facts, query
         )
         if len(world.validation_labels):
-            owner.metrics["validation"] = validation_metrics(trained, owner, world)
+            owner.metrics["validation"] = _validation_metrics(trained, owner, world)
     rules = (config.id_rules, config.alignment.on_bad_ids)
     parties = [
         stored_party(part, m, *rules, method, privacy, trained.parties[m].state())
@@ -135,7 +135,7 @@ def class_rows(world: Prepared) -> dict[str, int]:
     return dict(zip(world.classes, counts, strict=True))
 
 
-def validation_metrics(trained: Trained, owner: StoredOwner, world: Prepared) -> dict[str, Any]:
+def _validation_metrics(trained: Trained, owner: StoredOwner, world: Prepared) -> dict[str, Any]:
     """The metrics on the rows kept aside to compare settings; they stand behind the test rows."""
     first = len(world.test_labels)
     rows = {m: f[first:] for m, f in trained.query.items()}

@@ -79,10 +79,10 @@ def value(
         (*always, *(m for i, m in enumerate(players) if code >> i & 1))
         for code in range(1 << len(players))
     ]
-    right = torch.stack([_answers(owner, rows, some, metric) for some in subsets])  # (2^M, n)
+    right = torch.stack([_answers(owner, rows, present, metric) for present in subsets])  # (2^M, n)
     once = torch.ones(1, len(rows.labels), dtype=torch.float64)
     v = _scores(right, rows.labels, once, metric)[0]  # (2^M,)
-    phi, weights = shapley(v), shapley_weights(len(players))
+    phi, weights = shapley(v), _shapley_weights(len(players))
     low, high = _interval(right, rows.labels, metric, draws, seed, weights)
     everyone = len(v) - 1
     shares = tuple(
@@ -111,10 +111,10 @@ def shapley(v: Tensor) -> Tensor:
     >>> shapley(torch.tensor([0.0, 1.0, 2.0, 3.0]))
     tensor([1., 2.])
     """
-    return shapley_weights(int(math.log2(len(v)))).to(v) @ v
+    return _shapley_weights(int(math.log2(len(v)))).to(v) @ v
 
 
-def shapley_weights(parties: int) -> Tensor:
+def _shapley_weights(parties: int) -> Tensor:
     """W (M, 2^M) with phi = W v."""
     weights = torch.zeros(parties, 1 << parties, dtype=torch.float64)
     for m, code in itertools.product(range(parties), range(1 << parties)):

@@ -63,9 +63,9 @@ def largest(a: Tensor) -> Tensor:
 
 def kmeans(x: Tensor, k: int, key: int = 0, restarts: int = 5, steps: int = 30) -> Tensor:
     """Centres (k, d) of the best of several k-means runs (k-means++ starts)."""
-    found = [lloyd(x, _spread(x, k, rnd.key(key, "kmeans", r)), steps) for r in range(restarts)]
-    costs = torch.stack([torch.cdist(x, c).amin(1).square().sum() for c in found])
-    return found[int(costs.argmin())]
+    centres = [lloyd(x, _spread(x, k, rnd.key(key, "kmeans", r)), steps) for r in range(restarts)]
+    costs = torch.stack([torch.cdist(x, c).amin(1).square().sum() for c in centres])
+    return centres[int(costs.argmin())]
 
 
 def _spread(x: Tensor, k: int, key: int) -> Tensor:

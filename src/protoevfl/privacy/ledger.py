@@ -148,7 +148,7 @@ class Ledger:
         return _total(self._of(tuple(parties), direction))
 
     def summary(self) -> list[dict[str, object]]:
-        """One line a party and direction, for records and reports."""
+        """One line per party and direction, for records and reports."""
         both: tuple[Direction, ...] = ("down", "up")
         keys = [(p, d) for p in sorted(self._parties()) for d in both if self._of((p,), d)]
         return [
@@ -237,9 +237,9 @@ def accounted(entries: list[Entry], delta: float) -> float:
     """Epsilon by dp-accounting where it is installed and practical, else by the closed form."""
     total = _total(entries)
     if 0 < total <= LARGEST_CHECKED:
-        found = by_dp_accounting([e.mu for e in entries], delta)
-        if found is not None:
-            return found
+        epsilon = by_dp_accounting([e.mu for e in entries], delta)
+        if epsilon is not None:
+            return epsilon
     return bounds.epsilon(total, delta)
 
 

@@ -331,12 +331,12 @@ class OwnerGuard:
 
     def _prior(self, like: Tensor) -> Tensor:
         """Mean of the class rates that passive parties sent last; uniform before any did."""
-        told = [
+        rates = [
             self.memory[name].to(like)
             for name in sorted(self.memory)
             if name.startswith("guard.prior.")
         ]
-        return torch.stack(told).mean(0) if told else torch.full_like(like, 1 / self.classes)
+        return torch.stack(rates).mean(0) if rates else torch.full_like(like, 1 / self.classes)
 
     def _shown(self, request: Learn) -> Tensor:
         return request.present * (self._counts(request) >= max(1, self.settings.min_class_count))

@@ -1,6 +1,6 @@
 """The protocol of every privacy figure: largest attack, yardstick, canary, utility, intervals.
 
-1. threat models apart (passive, malicious, colluding), each with k known labels a class;
+1. threat models apart (passive, malicious, colluding), each with k known labels per class;
 2. the figure is the maximum over attacks and rounds of the mean over seeds and parties (a maximum over single runs
    would mostly pick luck);
 3. its advantage over the best attacker that received nothing, paired by seed;
@@ -111,11 +111,11 @@ def attempt(case: Case, threat: str, known: int, extra: Extra | None = None) -> 
     """All attacks of a threat model on one case."""
     attacks = COLLUDING if threat == "colluding" else () if threat == "malicious" else PASSIVE
     side = know(case.labels, known, case.view.classes, case.seed)
-    said = [attack(case.view, side) for attack in attacks] + (
+    by_attack = [attack(case.view, side) for attack in attacks] + (
         [extra(case, side)] if extra is not None else []
     )
     nothing = {"majority": majority(case.labels), **no_communication(case.view, side)}
-    talking = {name: guess for part in said for name, guess in part.items()}
+    talking = {name: guess for part in by_attack for name, guess in part.items()}
 
     def scores(guesses: Mapping[str, Guess]) -> dict[str, Score]:
         return {
@@ -137,12 +137,12 @@ def finding(attempts: Sequence[Attempt], threat: str, known: int) -> Finding:
             for name, value in scores.items():
                 table[name][one.seed].append(value)
     chance = sum(one.majority for one in attempts) / len(attempts)
-    yardsticks = [_line(name, False, found) for name, found in silent.items()]
+    yardsticks = [_line(name, False, by_seed) for name, by_seed in silent.items()]
     yardstick = max(yardsticks, key=lambda line: line.accuracy)
     lines = [
-        _line(name, True, found)
-        for name, found in talking.items()
-        if len(found) == len(silent["majority"])
+        _line(name, True, by_seed)
+        for name, by_seed in talking.items()
+        if len(by_seed) == len(silent["majority"])
     ]
     worst = max(lines, key=lambda line: line.accuracy, default=yardstick)
     pairs = zip(worst.by_seed, yardstick.by_seed, strict=True)
@@ -150,12 +150,13 @@ def finding(attempts: Sequence[Attempt], threat: str, known: int) -> Finding:
     return Finding(threat, known, worst, yardstick, advantage, half, chance, (*lines, *yardsticks))
 
 
-def _line(name: str, communicates: bool, found: dict[int, list[Score]]) -> Line:
+def _line(name: str, communicates: bool, scores_of: dict[int, list[Score]]) -> Line:
     """Parties are averaged within a seed, the interval is over seeds."""
 
     def mean(what: str) -> list[float]:
         return [
-            sum(float(getattr(s, what)) for s in scores) / len(scores) for scores in found.values()
+            sum(float(getattr(s, what)) for s in scores) / len(scores)
+            for scores in scores_of.values()
         ]
 
     by_seed = mean("accuracy")

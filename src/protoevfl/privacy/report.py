@@ -2,7 +2,8 @@
 
 from html import escape
 
-from protoevfl.privacy.words import Facts, Section, Table, sections
+from protoevfl.privacy.page_parts import Facts, Section, Table
+from protoevfl.privacy.words import sections
 
 TITLE = "Privacy audit"
 STYLE = """

@@ -63,15 +63,18 @@ class View:
 
     def of(self, party: int) -> "View":
         """One member's part of a coalition's view."""
-        own_exchanges = tuple(e for e in self.exchanges if e.party == party)
-        parts = (self.own, self.pool, self.wide, self.newest)
-        own, pool, wide, newest = ({p: t for p, t in have.items() if p == party} for have in parts)
-        sums = {
-            stage: {p: t for p, t in have.items() if p == party}
-            for stage, have in self.sums.items()
-        }
+
+        def part(of_parties: Mapping[int, Tensor]) -> dict[int, Tensor]:
+            return {party: of_parties[party]} if party in of_parties else {}
+
         return replace(
-            self, exchanges=own_exchanges, own=own, pool=pool, wide=wide, sums=sums, newest=newest
+            self,
+            exchanges=tuple(e for e in self.exchanges if e.party == party),
+            own=part(self.own),
+            pool=part(self.pool),
+            wide=part(self.wide),
+            sums={stage: part(of_parties) for stage, of_parties in self.sums.items()},
+            newest=part(self.newest),
         )
 
     def releases(self) -> list["Release"]:

@@ -2,30 +2,12 @@
 sentences and tables."""
 
 import inspect
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from protoevfl import messages
+from protoevfl.privacy.column_words import columns, members, most_rebuilt, own_half
 from protoevfl.privacy.ledger import PROTECTS
-from protoevfl.privacy.levels import LEVELS
-
-Facts = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Column heads and lines of plain text."""
-
-    heads: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    parts: tuple[str | Table, ...]
-
+from protoevfl.privacy.page_parts import Facts, Section, Table, percent, points
 
 RATES = (
     "Class rates cross in both directions. Up: each party's estimate of how its own unaligned rows "
@@ -55,53 +37,12 @@ SEALED = (
 GRADIENTS = (
     "Gradients are made of labels, row by row: whoever receives them can read the labels off them."
 )
-COLUMNS = (
-    "Each column as the label owner can rebuild it. It is taken to know four fifths of the rows with "
-    "their columns, learns a decoder (the best of linear, kernel and nearest rows) and rebuilds the "
-    "last fifth. 0 is no better than guessing, 1 is exact: the share of a number's variance (R²), and "
-    "for categories the balanced accuracy from chance (0) to certainty (1). Beside it, what the label "
-    "alone tells."
-)
-POOLS = (
-    "Statistics of rows that nobody shares were sent: means and variances of groups. An attacker who "
-    "has a row asks whether it lies near one of the means (50 % is a coin), and whether a mean is a "
-    "row."
-)
-OWN_COLUMNS = (
-    "A decoder learnt from four fifths of the rows rebuilds the last fifth from what would be sent "
-    "of them. 0: no better than guessing; 1: exact (R² of a number, balanced accuracy of a "
-    "category from chance to certainty). Rows sent again with other settings add up, which these "
-    "figures do not count."
-)
-WAYS = ("from what it sends", "from the label alone")
 NOTHING_SENT = "No message made of labels was sent: there is nothing in it about single people."
 THREATS = {
     "passive": "one party that follows the protocol and studies what it received",
     "malicious": "one party that sends made-up embeddings to draw labels out",
     "colluding": "all passive parties together",
 }
-
-
-def percent(value: float | None, half: float | None = None) -> str:
-    """A fraction as a percentage, with its interval where there is one.
-
-    >>> percent(0.1234, 0.01), percent(None)
-    ('12.3 ± 1.0 %', '-')
-    """
-    if value is None:
-        return "-"
-    spread = "" if half is None or half != half else f" ± {100 * half:.1f}"
-    return f"{100 * value:.1f}{spread} %"
-
-
-def points(value: float, half: float | None = None) -> str:
-    """A difference of fractions in points, with its interval where there is one.
-
-    >>> points(0.012), points(-0.0001, 0.02)
-    ('+1.2', '+0.0 ± 2.0')
-    """
-    spread = "" if half is None or half != half else f" ± {100 * half:.1f}"
-    return f"{round(100 * value, 1) + 0.0:+.1f}{spread}"
 
 
 def sections(facts: Facts) -> list[Section]:
@@ -122,28 +63,6 @@ def sections(facts: Facts) -> list[Section]:
     ]
 
 
-def own_half(facts: Facts) -> list[Section]:
-    """What one party gives away, measured with its own rows alone."""
-    levels = list(facts["levels"])
-    columns = list(facts["levels"][levels[0]])
-    rows = tuple(
-        (column, *(f"{facts['levels'][level].get(column, 0.0):.2f}" for level in levels))
-        for column in columns
-    )
-    counts = [
-        f"{level}: {sum(score > 0.5 for score in scores.values())} of {len(scores)} columns are "
-        "rebuilt more than halfway"
-        for level, scores in facts["levels"].items()
-    ]
-    said = f"What {facts['party']} sends to {facts['active']}, measured on {facts['what']}."
-    kinds = tuple((level, LEVELS[level]) for level in levels)
-    return [
-        Section("In short", (said, "; ".join(counts) + ".", f"Used here: {facts['level']}.")),
-        Section("Your columns, one by one", (OWN_COLUMNS, Table(("column", *levels), rows))),
-        Section("The levels", (Table(("columns =", "what is sent"), kinds),)),
-    ]
-
-
 def worst(facts: Facts, part: str = "findings", threat: str | None = None) -> Facts:
     findings = [f for f in facts[part] if threat is None or f["threat"] == threat]
     if part == "canary":  # what was sent comes before what was only guessed
@@ -154,7 +73,7 @@ def worst(facts: Facts, part: str = "findings", threat: str | None = None) -> Fa
 def summary(facts: Facts) -> tuple[str | Table, ...]:
     f, c, use = worst(facts), worst(facts, "canary"), facts["utility"]
     drop = use["undefended"]["accuracy"][0] - use["as it is"]["accuracy"][0]
-    found, silent = (
+    by_attack, by_guessing = (
         percent(f["worst"]["accuracy"], f["worst"]["half"]),
         percent(f["yardstick"]["accuracy"]),
     )
@@ -162,35 +81,18 @@ def summary(facts: Facts) -> tuple[str | Table, ...]:
         f"{facts['parties']} parties share {facts['rows']} labelled rows of {facts['classes']} "
         f"classes; {_runs(len(facts['seeds']))} attacked.",
         f"The attack that gains most from the messages ({f['worst']['attack']}; "
-        f"{THREATS[f['threat']]}, {f['known']} known labels a class) finds {found} of the labels. "
-        f"Without any message {silent} can be guessed ({f['yardstick']['attack']}): the messages "
+        f"{THREATS[f['threat']]}, {f['known']} known labels per class) finds {by_attack} of the labels. "
+        f"Without any message {by_guessing} can be guessed ({f['yardstick']['attack']}): the messages "
         f"are worth {points(f['advantage'])} points to the attacker.",
         "With labels that have nothing to do with the rows, the best attack is right for "
         f"{percent(c['worst']['accuracy'])} (chance: {percent(c['chance'])}): that is what the "
         "messages say about single people."
         if c["worst"]["communicates"]
         else NOTHING_SENT,
-        *_most_rebuilt(facts.get("columns") or {}),
+        *most_rebuilt(facts.get("columns") or {}),
         f"The joint model is right for {percent(*use['as it is']['accuracy'])} of new rows; "
         f"without defences {percent(*use['undefended']['accuracy'])} ({points(-drop)} points by "
         f"the defences), with nothing sent down {percent(*use['one-way']['accuracy'])}.",
-    )
-
-
-def _most_rebuilt(parties: Facts) -> tuple[str, ...]:
-    """The column that is given away most, and how many are given away more than halfway."""
-    scores = {
-        (party, column): ways[WAYS[0]]
-        for party, of_party in parties.items()
-        for column, ways in of_party.items()
-    }
-    if not scores:
-        return ()
-    (party, column), most = max(scores.items(), key=lambda item: item[1])
-    half = sum(score > 0.5 for score in scores.values())
-    return (
-        f"The label owner can rebuild {half} of {len(scores)} columns of the other parties more "
-        f"than halfway; best '{column}' of {party} ({most:.2f} of 1).",
     )
 
 
@@ -234,22 +136,22 @@ def crossing(facts: Facts) -> tuple[str | Table, ...]:
 def _notes(facts: Facts) -> tuple[str, ...]:
     """What is to be said about the kinds of messages that crossed."""
     kinds = {kind_of(name) for name in facts["crossed"]["by_type"]}
-    said = []
+    notes = []
     if "gradients" in kinds:
-        said.append(GRADIENTS)
+        notes.append(GRADIENTS)
     if "parameters" in kinds:
-        said.append("Parameters of networks cross, trained on all rows of a party.")
+        notes.append("Parameters of networks cross, trained on all rows of a party.")
     if "Learned" in facts["crossed"]["by_type"]:
-        said.append(RATES)
+        notes.append(RATES)
     # `SendFeatures` has no bytes to count
     if facts["config"].get("labels") == "all" and facts.get("columns"):
-        said.append({"open": FEATURES, "few": FEW, "sealed": SEALED}[facts["level"]])
+        notes.append({"open": FEATURES, "few": FEW, "sealed": SEALED}[facts["level"]])
     elif not kinds & {"gradients", "parameters"}:
-        said.append(
+        notes.append(
             "Raw columns, labels, row ids and model weights are not among the message types of "
             "Proto-EVFL."
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def inferred(facts: Facts) -> tuple[str | Table, ...]:
@@ -264,7 +166,7 @@ def inferred(facts: Facts) -> tuple[str | Table, ...]:
     )  # fmt: skip
     heads = (
         "attacker",
-        "known labels a class",
+        "known labels per class",
         "worst attack",
         "labels found",
         "without any message",
@@ -294,53 +196,6 @@ def canary(facts: Facts) -> tuple[str | Table, ...]:
         "labels, so whatever is found above chance was carried by the messages about single rows."
     )
     return (text, Table(heads, rows))
-
-
-def columns(facts: Facts) -> tuple[str | Table, ...]:
-    if not facts["inversion"]:
-        return ("No embeddings of whole row sets crossed.",)
-    if facts.get("columns"):
-        return _columns(facts["columns"])
-    heads = ("guess of the row", "MSE", "PSNR", "SSIM")
-    rows = tuple(
-        (name, f"{r['mse']:.4f}", f"{r['psnr']:.1f}", f"{r['ssim']:.2f}" if "ssim" in r else "-")
-        for name, r in facts["inversion"].items()
-    )
-    text = (
-        "The label owner is taken to hold half of the rows of the first passive party together "
-        "with their embeddings and trains a decoder for the other half. Lower MSE and higher SSIM "
-        "mean more is revealed. Embeddings are not anonymous: who may hold them must be agreed on."
-    )
-    return (text, Table(heads, rows))
-
-
-def _columns(parties: Facts) -> tuple[str | Table, ...]:
-    """Every column of every party."""
-    rows = tuple(
-        (party, column, *(f"{ways.get(way, 0.0):.2f}" for way in WAYS))
-        for party, of_party in parties.items()
-        for column, ways in of_party.items()
-    )
-    return (COLUMNS, Table(("party", "column", *WAYS), rows))
-
-
-def members(facts: Facts) -> tuple[str | Table, ...]:
-    """What the alignment tells, and what the statistics of unshared rows tell."""
-    shared = (
-        f"Both sides of a pair know which of their customers they share (here {facts['rows']} "
-        "labelled rows that all parties have): the private alignment tells that and nothing about "
-        "other ids. Whoever asks with ids it has made up learns which of them exist: the number of "
-        "ids and of alignments is limited by each party's policy."
-    )
-    pools = facts.get("pools") or {}
-    if not pools:
-        return (shared, "Of rows that nobody shares nothing was sent.")
-    rows = tuple(
-        (party, f"{one['means']:.0f}", percent(one["auc"]), percent(one["matched"]))
-        for party, one in pools.items()
-    )
-    heads = ("party", "means sent", "a member told from another row", "means that are a row")
-    return (shared, POOLS, Table(heads, rows))
 
 
 def guarantee(facts: Facts) -> tuple[str | Table, ...]:

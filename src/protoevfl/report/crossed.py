@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from protoevfl.artifacts.run_dir import Run
-from protoevfl.privacy import words
+from protoevfl.privacy import column_words, words
 from protoevfl.privacy.levels import LEVELS
 from protoevfl.privacy.policy import settings_from
 from protoevfl.report.parts import NOTHING, Part, Section, Table, Terms, Words, listed
@@ -42,11 +42,11 @@ def _parts(run: Run) -> Iterator[Part]:
         )
     yield Words(_columns(run), head=f"The columns of {listed(others)}.")
     yield Words(_labels(run), head=f"The labels of {active}.")
-    aligned, statistics = words.members({"rows": f"{len(owner.labels):,}"})
+    aligned, statistics = column_words.members({"rows": f"{len(owner.labels):,}"})
     yield Words(str(aligned), head="Who is a customer.")
     kinds = {words.kind_of(name) for name in traffic["by_type"]}
     if "statistics" in kinds:
-        yield Words(words.POOLS)
+        yield Words(column_words.POOLS)
     else:
         yield Words(str(statistics))
     if "Learned" in traffic["by_type"]:

@@ -24,7 +24,7 @@ def roc(scores: Floats, hits: Hits) -> Points:
     from sklearn.metrics import roc_curve
 
     false, true, _ = roc_curve(hits, scores)
-    return thinned(false, true)
+    return _thinned(false, true)
 
 
 def precision_recall(scores: Floats, hits: Hits) -> Points:
@@ -33,7 +33,7 @@ def precision_recall(scores: Floats, hits: Hits) -> Points:
     from sklearn.metrics import precision_recall_curve
 
     precision, recall, _ = precision_recall_curve(hits, scores)
-    return thinned(recall[:-1][::-1], precision[:-1][::-1])
+    return _thinned(recall[:-1][::-1], precision[:-1][::-1])
 
 
 def gains(scores: Floats, hits: Hits) -> Points:
@@ -42,7 +42,7 @@ def gains(scores: Floats, hits: Hits) -> Points:
     ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
     share_of_class = np.cumsum(hits[order])[ends] / hits.sum()
     looked_at = (ends + 1) / len(order)
-    return thinned(np.append(0.0, looked_at), np.append(0.0, share_of_class))
+    return _thinned(np.append(0.0, looked_at), np.append(0.0, share_of_class))
 
 
 def found_within(points: Points, share: float) -> float:
@@ -58,7 +58,7 @@ def calibration(scores: Floats, hits: Hits) -> Points:
     return [(float(scores[part].mean()), float(hits[part].mean())) for part in bins]
 
 
-def thinned(x: Floats, y: Floats) -> Points:
+def _thinned(x: Floats, y: Floats) -> Points:
     """At most MOST points of a curve, spread evenly along it; the ends stay."""
     if len(x) > MOST:
         walked = np.append(0.0, np.cumsum(np.hypot(np.diff(x), np.diff(y))))

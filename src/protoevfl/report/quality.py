@@ -212,11 +212,11 @@ def _confusion(measured: Measured) -> Iterator[Part]:
     )
     if len(measured.classes) == 2 and measured.drawn:
         (z,) = measured.drawn
-        named, there, hit = int(counts[:, z].sum()), int(counts[z].sum()), int(counts[z, z])
+        named, of_class, hit = int(counts[:, z].sum()), int(counts[z].sum()), int(counts[z, z])
         share = f"{percent(hit / named, 0)} % of them" if named else "none"
         yield Words(
             f"It calls {named:,} rows “{measured.classes[z]}”; {hit:,} ({share}) are. It finds "
-            f"{percent(hit / there, 0)} % of the {there:,} rows that are."
+            f"{percent(hit / of_class, 0)} % of the {of_class:,} rows that are."
         )
     if len(measured.classes) <= WIDEST:
         lines: list[tuple[str | Cell, ...]] = []

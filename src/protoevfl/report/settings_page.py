@@ -1,6 +1,6 @@
-"""docs/reference/settings.md, made of the dataclasses that check what users give.
+"""docs/reference/: the pages of settings, made of the dataclasses that check what users give.
 
-python -m protoevfl.report.settings_page docs/reference/settings.md
+python -m protoevfl.report.settings_page docs/reference
 """
 
 import dataclasses

@@ -95,7 +95,7 @@ def _answer(measured: Measured) -> Iterator[Part]:
         measured.alone_name,
     )
     if len(measured.classes) == 2 and measured.drawn:
-        yield Words(_found(measured))
+        yield Words(_found_in_a_list(measured))
     yield from _cautions(measured)
 
 
@@ -103,7 +103,7 @@ def _there(measured: Measured) -> list[str]:
     return [name for name in measured.others if name not in measured.away]
 
 
-def _found(measured: Measured) -> str:
+def _found_in_a_list(measured: Measured) -> str:
     """What the gain means for a list to be worked through."""
     (z,) = measured.drawn
     joint, alone, hits = measured.scores(z)

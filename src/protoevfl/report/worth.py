@@ -145,8 +145,10 @@ def _own_columns(measured: Measured, observer: Observer) -> Iterator[Part]:
         after = ""
     if len(column_gains) > len(shown):
         last = shown[-1].joint
-        rest = len(column_gains) - len(shown)
-        yield Words(f"{rest} further columns matter {points(last)} points or less each.", "soft")
+        not_shown = len(column_gains) - len(shown)
+        yield Words(
+            f"{not_shown} further columns matter {points(last)} points or less each.", "soft"
+        )
     yield Words(
         "Of columns that say the same, each matters little: shuffle one and the model reads the "
         f"other.{after}",
@@ -169,13 +171,13 @@ def _pictures(measured: Measured, own: Tensor) -> Iterator[Part]:
         is_right = measured.choice[of_class] == z
         mistakes, right = of_class[~is_right][:1].tolist(), of_class[is_right].tolist()
         for row in [*mistakes, *right][:PICTURES_EACH]:
-            said = int(measured.choice[row])
-            sure = percent(float(measured.joint[row, said]), 0)
-            mark = "" if said == z else "✗ "
+            predicted = int(measured.choice[row])
+            sure = percent(float(measured.joint[row, predicted]), 0)
+            mark = "" if predicted == z else "✗ "
             shown.append(
                 (
                     address(own[row]),
-                    f"{mark}is {measured.classes[z]}, called {measured.classes[said]} ({sure} %)",
+                    f"{mark}is {measured.classes[z]}, called {measured.classes[predicted]} ({sure} %)",
                 )
             )
     yield Pictures(f"Test rows of {measured.active}", tuple(shown))

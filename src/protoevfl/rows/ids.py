@@ -161,9 +161,9 @@ def near_matches(left: Ids, right: Ids) -> dict[str, list[tuple[int, int]]]:
     matched = set(left.values) & set(right.values)
     pairs_of = {}
     for kind, loosen in _LOOSER.items():
-        there = {loosen(v): row for v, row in zip(right.values, right.rows) if v not in matched}
-        pairs = [(int(row), int(there[key])) for v, row in zip(left.values, left.rows)
-                 if v not in matched and (key := loosen(v)) in there]  # fmt: skip
+        unmatched = {loosen(v): row for v, row in zip(right.values, right.rows) if v not in matched}
+        pairs = [(int(row), int(unmatched[key])) for v, row in zip(left.values, left.rows)
+                 if v not in matched and (key := loosen(v)) in unmatched]  # fmt: skip
         if pairs:
             pairs_of[kind] = pairs
     return pairs_of
@@ -232,10 +232,13 @@ def _spellings(columns: Sequence[Iterable[Any]], rules: IdRules, where: str) -> 
         raise UserError(f"{where}: {error}") from None
     if len(parts) == 1:
         return parts[0]
-    return [
-        None if any(p is None for p in row) else _join([p for p in row if p is not None])
-        for row in zip(*parts)
-    ]
+    return [_join_whole(row) for row in zip(*parts)]
+
+
+def _join_whole(parts: Sequence[str | None]) -> str | None:
+    """The parts of one id as one text; None where one is missing."""
+    known = [part for part in parts if part is not None]
+    return _join(known) if len(known) == len(parts) else None
 
 
 def _is_rounded(value: str) -> bool:

@@ -50,7 +50,9 @@ def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[An
     """(n,) class numbers, -1 for None or NaN, and the classes in order."""
     values = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
     if values.shape != (rows,):
-        raise UserError(f"labels must be one value a row ({rows}), not of the shape {values.shape}")
+        raise UserError(
+            f"labels must be one value per row ({rows}), not of the shape {values.shape}"
+        )
     gone = np.array([v is None or v != v for v in values.tolist()], np.bool_)
     try:
         classes = np.unique(

@@ -12,17 +12,17 @@ from protoevfl.errors import UserError
 BY_PLACE = "where row i is the same customer everywhere, drop the index: reset_index(drop=True)"
 
 
-def has_index(table: Any) -> bool:
+def _has_index(table: Any) -> bool:
     """Whether rows have names of their own (a frame or series of pandas)."""
     return hasattr(table, "iloc")
 
 
 def in_one_order(tables: Mapping[str, Any]) -> dict[str, Any]:
     """The tables with their rows in the order of the first one that has an index."""
-    lengths = {len(table) for table in tables.values() if has_index(table)}
+    lengths = {len(table) for table in tables.values() if _has_index(table)}
     if len(lengths) != 1:
         return dict(tables)  # nothing to match, or refused for its number of rows
-    indexed = [name for name, table in tables.items() if has_index(table)]
+    indexed = [name for name, table in tables.items() if _has_index(table)]
     first, index = indexed[0], tables[indexed[0]].index
     moved = [name for name in indexed if not tables[name].index.equals(index)]
     unmarked = [name for name in tables if name not in indexed]
@@ -32,7 +32,7 @@ def in_one_order(tables: Mapping[str, Any]) -> dict[str, Any]:
             f"by; give all of them one, or {BY_PLACE}"
         )
     return {
-        name: followed(table, index, name, first) if name in moved else table
+        name: _followed(table, index, name, first) if name in moved else table
         for name, table in tables.items()
     }
 
@@ -43,13 +43,13 @@ def in_order_of(values: Any, tables: Mapping[str, Any], what: str) -> Any:
     tables   in one order already
     what     what the values are, for errors
     """
-    reference = next((name for name, table in tables.items() if has_index(table)), None)
-    if reference is None or not has_index(values):
+    reference = next((name for name, table in tables.items() if _has_index(table)), None)
+    if reference is None or not _has_index(values):
         return values
     index = tables[reference].index
     if len(values) != len(index) or values.index.equals(index):
         return values
-    return followed(values, index, what, reference)
+    return _followed(values, index, what, reference)
 
 
 def masks_in_order(
@@ -64,7 +64,7 @@ def masks_in_order(
     masks = {}
     for name, mask in (present or {}).items():
         moved = name in given and given[name] is not ordered[name]
-        if moved and not has_index(mask):
+        if moved and not _has_index(mask):
             raise UserError(
                 f"present['{name}'] must be a Series with the index of {name}, whose rows are in "
                 "another order than those of the first table"
@@ -73,7 +73,7 @@ def masks_in_order(
     return masks
 
 
-def followed(values: Any, index: Any, name: str, reference: str) -> Any:
+def _followed(values: Any, index: Any, name: str, reference: str) -> Any:
     """Rows in the order of an index that has the same names.
 
     name, reference   of the values and of what the index belongs to, for errors

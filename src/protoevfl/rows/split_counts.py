@@ -36,7 +36,7 @@ class SplitSpec:
     dataset: str = "rows"  # a name with defaults, or any other name for own rows
     parties: int = 4  # M
     aligned: int = 200  # N_a, before few_shot and zero_shot take rows away
-    pool: int | None = None  # N_u, rows a party; the default shrinks to what fits
+    pool: int | None = None  # N_u, rows per party; the default shrinks to what fits
     profile: str = "majority"
     # Gamma of parties 1, 2, ...; repeated when there are more parties
     gammas: tuple[float, ...] | None = None
@@ -72,7 +72,7 @@ def check(spec: SplitSpec, frequency: Array) -> None:
         raise UserError(f"the overlap is a number of rows, not {spec.overlap}")
     if spec.setting == "few_shot" and spec.shots < 1:
         raise UserError(
-            f"few_shot keeps at least one row a class, not {spec.shots}; for none choose zero_shot"
+            f"few_shot keeps at least one row per class, not {spec.shots}; for none choose zero_shot"
         )
 
 
@@ -168,7 +168,7 @@ def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Arr
             f"({text}); {instead}"
         )
     met = (
-        f"met exactly with {fits:,} rows a party"
+        f"met exactly with {fits:,} rows per party"
         if possible
         else "no smaller number was found that meets it exactly"
     )

@@ -41,13 +41,13 @@ class Client:
         """The prediction of one row: `class`, `probabilities`, `parties`, `absent`, `degraded`."""
         given = {"id": id, "columns": columns, **more}
         answer = self.ask({name: value for name, value in given.items() if value is not None})
-        found: dict[str, Any] = answer["predictions"][0]
-        return found
+        prediction: dict[str, Any] = answer["predictions"][0]
+        return prediction
 
     def predict_many(self, rows: Sequence[Mapping[str, Any]], **more: Any) -> list[dict[str, Any]]:
         """Predictions of rows, each {"id": ...} or {"columns": ...} or both."""
-        found: list[dict[str, Any]] = self.ask({"rows": list(rows), **more})["predictions"]
-        return found
+        predictions: list[dict[str, Any]] = self.ask({"rows": list(rows), **more})["predictions"]
+        return predictions
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a question as it is sent; ServiceError."""

@@ -120,17 +120,17 @@ class Model:
         names = self.active.owner.parties
         present = torch.zeros(len(names), len(rows), dtype=torch.bool)
         present[0] = True
-        wanted: dict[int, list[str]] = {}
+        ids_of: dict[int, list[str]] = {}
         lines: dict[int, list[int]] = {}
         for number, partner in partners.items():
             lines[number] = [k for k, i in enumerate(ids) if i is not None and partner.has(i)]
             if lines[number]:
-                wanted[number] = [str(ids[k]) for k in lines[number]]
+                ids_of[number] = [str(ids[k]) for k in lines[number]]
         if over_limit == "refuse":
             self.lead.check_limits([i for i in ids if i is not None])
-        found, absent = self.lead.ask(wanted, seconds)
+        by_party, absent = self.lead.ask(ids_of, seconds)
         embeddings = {0: embedded}
-        for number, values in found.items():
+        for number, values in by_party.items():
             at = torch.tensor(lines[number])
             filled = torch.zeros(len(rows), values.shape[1])
             filled[at] = values
@@ -163,13 +163,13 @@ class Model:
         """Per row: parties that did not take part, and why."""
         missing: list[dict[str, str]] = [{} for _ in ids]
         for number, partner in self.lead.partners.items():
-            asked = set(lines[number])
+            has_row = set(lines[number])
             for k, identity in enumerate(ids):
-                if k in asked and number in absent:
+                if k in has_row and number in absent:
                     missing[k][partner.name] = absent[number]
-                elif k not in asked and partner.greeting is None:
+                elif k not in has_row and partner.greeting is None:
                     missing[k][partner.name] = partner.reason
-                elif k not in asked:
+                elif k not in has_row:
                     why = "the row has no id" if identity is None else "does not have this customer"
                     missing[k][partner.name] = why
         return missing
@@ -251,10 +251,10 @@ class Service:
         model.lead.close()
 
     def model(self, run: str | None = None) -> Model:
-        found = self.models.get(run or self.current)
-        if found is None:
+        model = self.models.get(run or self.current)
+        if model is None:
             raise UserError(f"run {run!r} is not served; these are: {', '.join(self.models)}")
-        return found
+        return model
 
     def watch(self, stop: threading.Event) -> None:
         """Take up changed files and new customers in the background, until `stop`."""

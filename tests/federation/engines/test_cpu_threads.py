@@ -1,7 +1,6 @@
 """Two halves side by side give what one batched model gives; errors, Ctrl-C and torch's switches
 pass through."""
 
-import doctest
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.federation.engines import cpu_threads
 from protoevfl.federation.engines.cpu_threads import Lanes, lanes_for
 from protoevfl.federation.engines.stacked import Stacked
 from protoevfl.messages import Embed, WarmUp, values
@@ -31,10 +29,6 @@ def engine() -> Stacked:
     return Stacked(
         quick("proto_evfl", warm__epochs=3), {a: image_table(*a) for a in WHERE}, party_keys(2, 3)
     )
-
-
-def test_examples_run() -> None:
-    assert doctest.testmod(cpu_threads).failed == 0
 
 
 @pytest.mark.usefixtures("one_thread")

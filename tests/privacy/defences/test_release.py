@@ -8,7 +8,7 @@ from torch import Tensor
 
 from protoevfl.core.prototypes import membership
 from protoevfl.core.transport import cosine
-from protoevfl.privacy.defences.release import SENSITIVITY, coordinates, release
+from protoevfl.privacy.defences.release import SENSITIVITY, coordinates, release, space
 from protoevfl.privacy.policy import PrivacySettings
 
 from ..world import CLASSES, embeddings
@@ -34,7 +34,7 @@ def test_one_label_moves_the_sums_by_at_most_the_sensitivity(
     y = torch.randint(CLASSES, (30,), generator=g)
     other = y.clone()
     other[row] = label
-    x = coordinates(f, 4)
+    x = coordinates(f, *space(f, 4)[:2])
     sums = [membership(labels, CLASSES, x.dtype).T @ x for labels in (y, other)]
     assert float((sums[0] - sums[1]).norm()) <= SENSITIVITY + 1e-9
 
@@ -96,7 +96,8 @@ def test_the_guess_bound_is_reached_by_an_attacker_who_knows_all_other_labels_an
         member = membership(y, classes, torch.float64)
         scores = []
         for _ in range(3):
-            x = coordinates(torch.randn(rows, 30, generator=g), 16)
+            f = torch.randn(rows, 30, generator=g)
+            x = coordinates(f, *space(f, 16)[:2])
             sums = member.T @ x + sigma * torch.randn(classes, 16, generator=g, dtype=torch.float64)
             # what all other rows contribute
             others = (x @ x.T) @ member - (x * x).sum(1, keepdim=True) * member

@@ -32,8 +32,8 @@ def class_sums(view: View, known: Known) -> dict[str, Guess]:
         equations(view.wide[m].cpu(), requests[m], view) for m in sorted(view.wide) if m in requests
     ]
     a = torch.cat([rows for rows, _ in parts], 1)
-    found = solutions(a, torch.cat([sums for _, sums in parts]), Known(known.labels.cpu()))
-    return {f"class sums, {name}": Guess(w.argmax(1)) for name, w in found.items()}
+    solved = solutions(a, torch.cat([sums for _, sums in parts]), Known(known.labels.cpu()))
+    return {f"class sums, {name}": Guess(w.argmax(1)) for name, w in solved.items()}
 
 
 def equations(features: Tensor, request: OpenLabels, view: View) -> tuple[Tensor, Tensor]:

@@ -18,9 +18,9 @@ def collusion(view: View, known: Known) -> dict[str, Guess]:
     guesses = {
         name.replace("linear", "joint linear"): g for name, g in linear_system(view, known).items()
     }
-    found = view.releases()
+    releases = view.releases()
     for name, measure in MEASURES.items():
-        scores = [shown(measure(r.f, r.mu), r) for r in found]
+        scores = [shown(measure(r.f, r.mu), r) for r in releases]
         if scores:
             guesses[f"joint nearest prototype, {name}"] = Guess(
                 torch.stack(scores).mean(0).argmax(1)

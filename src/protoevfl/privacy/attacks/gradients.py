@@ -33,7 +33,7 @@ def gradient_attacks(view: View, known: Known) -> dict[str, Guess]:
     """All gradient attacks; empty if no gradient was seen."""
     guesses: dict[str, Guess] = {}
     for stage, g in stages(view).items():
-        for name, guess in one_stage(g, known, view.classes).items():
+        for name, guess in _one_stage(g, known, view.classes).items():
             guesses[f"gradient {name}, {stage}"] = guess
     return guesses
 
@@ -50,7 +50,7 @@ def sums(view: View) -> Mapping[str, Mapping[int, Tensor]]:
     of them."""
     if view.sums:
         return view.sums
-    found: dict[str, dict[int, Tensor]] = {}
+    by_stage: dict[str, dict[int, Tensor]] = {}
     every = view.gradients()
     for party in view.parties:
         steps = [(rows, g) for p, rows, g in every if p == party]
@@ -62,8 +62,8 @@ def sums(view: View) -> Mapping[str, Mapping[int, Tensor]]:
                 "all epochs": len(steps),
             }
             for name, end in ends.items():
-                found.setdefault(name, {})[party] = summed(steps[:end], view.rows)
-    return found
+                by_stage.setdefault(name, {})[party] = summed(steps[:end], view.rows)
+    return by_stage
 
 
 def condensed(view: View) -> View:
@@ -107,7 +107,7 @@ def summed(steps: list[tuple[Tensor, Tensor]], rows: int) -> Tensor:
     return total
 
 
-def one_stage(g: Tensor, known: Known, classes: int) -> dict[str, Guess]:
+def _one_stage(g: Tensor, known: Known, classes: int) -> dict[str, Guess]:
     """Sign, direction and clustering on summed gradients (N, d)."""
     u = unit(g.float())
     guesses = {"clustering": Guess(torch.cdist(u, kmeans(u, classes)).argmin(1), named=False)}

@@ -41,11 +41,11 @@ def invert(
     train, test = leaked, ~leaked
     guesses = {
         "decoder": perceptron(x[train], target[train], x[test], steps, key),
-        "ridge decoder": ridge_decoder(x[train], target[train], x[test]),
+        "ridge decoder": _ridge_decoder(x[train], target[train], x[test]),
         "mean row": target[train].mean(0).expand(int(test.sum()), -1),
     }
     if labels is not None:
-        guesses["mean row of the class"] = class_mean(target, labels, train)[labels[test]]
+        guesses["mean row of the class"] = _class_mean(target, labels, train)[labels[test]]
     return {
         name: compare(g.clamp(0, 1), target[test], rows.shape[1:]) for name, g in guesses.items()
     }
@@ -82,7 +82,7 @@ def perceptron(
         return decode(query)
 
 
-def ridge_decoder(x: Tensor, y: Tensor, query: Tensor, strength: float = 0.3) -> Tensor:
+def _ridge_decoder(x: Tensor, y: Tensor, query: Tensor, strength: float = 0.3) -> Tensor:
     """Linear decoder (n, p)."""
     mean = y.mean(0)
     gram = x.T @ x + strength * len(x) * torch.eye(x.shape[1], device=x.device)
@@ -90,7 +90,7 @@ def ridge_decoder(x: Tensor, y: Tensor, query: Tensor, strength: float = 0.3) ->
     return rows
 
 
-def class_mean(rows: Tensor, labels: Tensor, known: Tensor) -> Tensor:
+def _class_mean(rows: Tensor, labels: Tensor, known: Tensor) -> Tensor:
     """Mean leaked row of each class (Z, p); the overall mean where a class has none."""
     member = F.one_hot(labels, int(labels.max()) + 1).float() * known[:, None]
     counts = member.sum(0)[:, None]

@@ -25,14 +25,14 @@ STRENGTHS = (1e-4, 1e-2, 1.0)  # c, in units of the largest eigenvalue of A^T A
 
 def linear_system(view: View, known: Known) -> dict[str, Guess]:
     """Guesses from the first message, and from all of them where there are several."""
-    found = fresh(view)
-    if not found:
+    releases = fresh(view)
+    if not releases:
         return {}
     guesses = {}
     stages = (
-        {"first message": found[:1], "all messages": found}
-        if len(found) > 1
-        else {"first message": found}
+        {"first message": releases[:1], "all messages": releases}
+        if len(releases) > 1
+        else {"first message": releases}
     )
     for stage, part in stages.items():
         for name, w in solutions(*equations(part, view.rank), known).items():
@@ -42,13 +42,13 @@ def linear_system(view: View, known: Known) -> dict[str, Guess]:
 
 def fresh(view: View) -> list[Release]:
     """Releases with running sums differenced and repeated ones left out, party by party."""
-    found: list[Release] = []
+    news: list[Release] = []
     for party in view.parties:
-        mine = view.of(party).releases()
-        found += mine[:1]
-        for before, now in pairwise(mine):
+        releases = view.of(party).releases()
+        news += releases[:1]
+        for before, now in pairwise(releases):
             if not torch.equal(before.mu, now.mu):
-                found.append(
+                news.append(
                     Release(
                         party,
                         now.f,
@@ -56,7 +56,7 @@ def fresh(view: View) -> list[Release]:
                         now.present,
                     )
                 )
-    return found
+    return news
 
 
 def differenced(before: Tensor, now: Tensor, update: str, rho: float) -> Tensor:
@@ -107,13 +107,13 @@ def solutions(a: Tensor, sums: Tensor, known: Known) -> dict[str, Tensor]:
     ).to(a)
     free = torch.where(mask, a, 0.0)
     top = largest(free).clamp(min=1e-12)
-    found = {f"ridge {c:g}": ridge_solution(free, rest, c * top) for c in STRENGTHS}
+    by_solver = {f"ridge {c:g}": ridge_solution(free, rest, c * top) for c in STRENGTHS}
     start = torch.full((n, z), 1 / z, dtype=a.dtype, device=a.device)
     relaxed = memberships(a, sums, fixed, start)
-    found["simplex"] = relaxed
+    by_solver["simplex"] = relaxed
     push = 0.2 * float(free.square().sum(0).mean())
-    found["corners"] = memberships(a, sums, fixed, relaxed, steps=300, push=push)
-    return found
+    by_solver["corners"] = memberships(a, sums, fixed, relaxed, steps=300, push=push)
+    return by_solver
 
 
 def ridge_solution(a: Tensor, sums: Tensor, c: Tensor) -> Tensor:

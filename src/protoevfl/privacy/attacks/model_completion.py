@@ -29,10 +29,10 @@ def model_completion(view: View, known: Known) -> dict[str, Guess]:
 
 
 def _with_prototypes(view: View, known: Known) -> dict[str, Guess]:
-    found = {r.party: r for r in view.releases()}  # the last of each party
-    if len(found) != 1:
+    last_releases = {r.party: r for r in view.releases()}  # the last of each party
+    if len(last_releases) != 1:
         return {}
-    release = next(iter(found.values()))
+    release = next(iter(last_releases.values()))
     centre = release.f.mean(0)
     own, mu = unit(release.f - centre), unit(release.mu - centre)[release.present]
     names = torch.arange(view.classes, device=mu.device)[release.present]

@@ -20,11 +20,11 @@ from protoevfl.privacy.view import Guess, Known, Release, View
 
 def nearest_prototype(view: View, known: Known) -> dict[str, Guess]:
     """Guesses of all variants; empty if no prototypes were seen."""
-    found = view.releases()
-    if not found:
+    releases = view.releases()
+    if not releases:
         return {}
     scores = {
-        name: [shown(measure(r.f, r.mu), r) for r in found] for name, measure in MEASURES.items()
+        name: [shown(measure(r.f, r.mu), r) for r in releases] for name, measure in MEASURES.items()
     }
     guesses: dict[str, Guess] = {}
     for name, parts in scores.items():
@@ -34,7 +34,7 @@ def nearest_prototype(view: View, known: Known) -> dict[str, Guess]:
             guesses[f"nearest prototype, {name}, all messages"] = Guess(
                 torch.stack(parts).mean(0).argmax(1)
             )
-    refined = [shown(r, part) for part in found if (r := _refined(view, part)) is not None]
+    refined = [shown(r, part) for part in releases if (r := _refined(view, part)) is not None]
     if refined:
         guesses["nearest prototype, refined on the own pool"] = Guess(
             torch.stack(refined).mean(0).argmax(1)
@@ -52,13 +52,13 @@ def centred(f: Tensor, mu: Tensor) -> Tensor:
     return cosine(f - f.mean(0), mu - f.mean(0))
 
 
-def closeness(f: Tensor, mu: Tensor) -> Tensor:
+def _closeness(f: Tensor, mu: Tensor) -> Tensor:
     """-||f_n - mu_z||, in units of the mean distance."""
     distance = torch.cdist(f, mu)
     return -distance / distance.mean().clamp(min=1e-12)
 
 
-MEASURES = {"cosine": cosine, "centred cosine": centred, "L2": closeness}
+MEASURES = {"cosine": cosine, "centred cosine": centred, "L2": _closeness}
 
 
 def _refined(view: View, release: Release) -> Tensor | None:

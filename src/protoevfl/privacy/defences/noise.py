@@ -38,7 +38,7 @@ class Noise(Protocol):
         """So many bytes, for keys."""
 
 
-def box_muller(uniform: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _box_muller(uniform: Tensor, shape: tuple[int, ...]) -> Tensor:
     """sqrt(-2 ln u) (cos, sin)(2 pi v) from uniform (2h,) in (0, 1) -> the first numbers, as
     `shape`."""
     u, v = uniform.chunk(2)
@@ -70,7 +70,7 @@ class SecretNoise:
         return torch.from_numpy((words.astype(np.float64) + 0.5) * 2.0**-53)
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        return box_muller(self.uniform(name, _even(shape)), shape)
+        return _box_muller(self.uniform(name, _even(shape)), shape)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class SeededNoise:
         )
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        return box_muller(self.uniform(name, _even(shape)), shape)
+        return _box_muller(self.uniform(name, _even(shape)), shape)
 
 
 def digest(*tensors: Tensor) -> str:

@@ -37,9 +37,8 @@ def space(f: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
     return mean, basis, torch.linalg.vector_norm((f - mean) @ basis, dim=1).mean()
 
 
-def coordinates(f: Tensor, rank: int) -> Tensor:
-    """x (N, r): unit rows in the leading directions, as the release sums them."""
-    mean, basis, _ = space(f, rank)
+def coordinates(f: Tensor, mean: Tensor, basis: Tensor) -> Tensor:
+    """x (N, r): rows of norm 1 in the leading directions; what the release sums."""
     return unit((f.double() - mean) @ basis)
 
 
@@ -55,7 +54,7 @@ def release(
 ) -> Tensor:
     """Prototypes (Z, d) for the party that sent f (N, d); zero where `shown` (Z,) is zero."""
     mean, basis, scale = space(f, min(rank, f.shape[1], len(f)))
-    x = unit((f.double() - mean) @ basis)  # (N, r), norm 1
+    x = coordinates(f, mean, basis)  # (N, r)
     sums = membership(labels, len(shown), x.dtype).T @ x  # (Z, r)
     if sigma:
         sums = sums + sigma * noise(name, tuple(sums.shape)).to(sums)
