@@ -6,18 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 from protoevfl.artifacts.run_dir import Run, open_run
 from protoevfl.errors import UserError
 from protoevfl.observer import Observer
 from protoevfl.pipeline.predict import predict, write_predictions, writer
 from protoevfl.pipeline.simulate import train_files
-from protoevfl.settings.config import Config
+from protoevfl.settings.config import Config, load
 
 
 def test_all_parties(run: Run, new: dict[str, Path]) -> None:
@@ -302,6 +304,56 @@ def test_classes_that_nothing_names_are_said_to_be_either(
     owner = unlabelled.need_owner()
     assert owner.class_names({2}) == owner.classes  # the other one by elimination
     assert said(attributes=tmp_path / "a.csv") <= {"no", "yes", "maybe", "never"}
+
+
+def digits_of_three_companies(folder: Path, nobody_labelled: tuple[int, ...]) -> Config:
+    """Lines 0 to 2, 3 to 4 and 5 to 7 of the pictures as columns: 400 shared rows, labels of these
+    only, 200 further rows of each company, and 600 new ones with their truth."""
+    bunch = load_digits()
+    order = np.random.default_rng(5).permutation(len(bunch.target))
+    shared, new, rest = order[:400], order[400:1000], order[1000:]
+    cuts = {"top": (0, 24), "middle": (24, 40), "bottom": (40, 64)}
+    for m, (name, (first, last)) in enumerate(cuts.items()):
+        rows = np.concatenate([shared, rest[200 * m : 200 * (m + 1)]])
+        for file, these in ((f"{name}.csv", rows), (f"new_{name}.csv", new)):
+            columns = {f"c{j}": bunch.data[these, j] for j in range(first, last)}
+            table = pa.table({"id": these, **columns})
+            if file == "top.csv":
+                known = [
+                    f"digit {z}" if i < 400 and z not in nobody_labelled else None
+                    for i, z in enumerate(bunch.target[these])
+                ]
+                table = table.append_column("digit", pa.array(known))
+            pacsv.write_csv(table, folder / file)
+    names = ", ".join(f'"digit {z}"' for z in range(10))
+    parties = "".join(f'[[party]]\nname = "{n}"\nfile = "{n}.csv"\nid = "id"\n' for n in cuts)
+    (folder / "protoevfl.toml").write_text(
+        f'[label]\nparty = "top"\ncolumn = "digit"\nclasses = [{names}]\n{parties}'
+        "[method]\noverrides = { 'rounds.count' = 0 }\n"
+    )
+    return load(folder / "protoevfl.toml")
+
+
+def test_rows_of_two_classes_of_a_table_that_nobody_labelled_are_told_apart(
+    tmp_path: Path,
+) -> None:
+    """Files of three companies, digits 2 and 7 in no label: their rows are set apart from the
+    others and from each other, said to be either, and named by one example of each."""
+    config = digits_of_three_companies(tmp_path, nobody_labelled=(2, 7))
+    train_files(config, tmp_path / "run")
+    inputs = {p.name: tmp_path / f"new_{p.file.name}" for p in config.parties}
+    found = predict(open_run(tmp_path / "run"), inputs)
+    truth = load_digits().target[[int(i) for i in found.ids]]
+    said = np.array(found.table()["class"].to_pylist())
+    without = np.isin(truth, (2, 7))
+    assert "digit 2 or digit 7" in said
+    assert not {"digit 2", "digit 7"} & set(said)
+    assert (said[without] == "digit 2 or digit 7").mean() > 0.75  # 0.98
+    assert (said[~without] == [f"digit {z}" for z in truth[~without]]).mean() > 0.8  # 0.94
+    examples = {f"digit {z}": found.ids[int((truth == z).argmax())] for z in (2, 7)}
+    named = predict(open_run(tmp_path / "run"), inputs, examples=examples).table()["class"]
+    right = np.array(named.to_pylist()) == [f"digit {z}" for z in truth]
+    assert right[without].mean() > 0.7
 
 
 def test_bad_examples_are_one_clear_line(
