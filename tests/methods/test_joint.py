@@ -1,6 +1,7 @@
 """The joint model of tables: never worse than alone by more than noise, better where a partner
 knows something."""
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -292,9 +293,9 @@ def test_further_rows_teach_those_who_hold_them_and_only_with_a_label(
     owner.memory["further"] = sent * shared[..., None]
     taught: list[tuple[Floats, Floats, Ints]] = []
 
-    def spy(own: Floats, features: Floats, labels: Ints, mix: float) -> Joint:
-        taught.append((own, features, labels))
-        return fit_joint(own[:ROWS], features[:, :ROWS], labels[:ROWS])
+    def spy(own: Floats, features: Sequence[Floats], labels: Ints, mix: float) -> Joint:
+        taught.append((own, np.stack(features), labels))
+        return fit_joint(own[:ROWS], [sent[:ROWS] for sent in features], labels[:ROWS])
 
     monkeypatch.setattr(joint, "fit_joint", spy)
     predict_joint(owner, query, torch.tensor([True, True, False]))

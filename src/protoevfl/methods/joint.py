@@ -41,7 +41,7 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.methods.own_model import has_own_model, own_scores
 
 Floats = NDArray[np.float64]
-Sent = NDArray[np.floating[Any]]  # features as they came
+Sent = Sequence[NDArray[np.floating[Any]]]  # features (n, d) as each partner sent them
 LAMBDAS = np.logspace(2.3, -0.7, 7)
 ALONE = 0.4  # that no partner has anything to say, beforehand
 FAINT = 0.1**0.5  # factor of the features of partners outside a set
@@ -67,20 +67,22 @@ class Products:
 class Anchors:
     """The rows learnt from, as the partners sent them."""
 
-    rows: Sent  # (O, n, d)
+    rows: Sent
 
     def products(self, features: Sent) -> Products:
-        """Of features (O, m, d); in double precision, without a wide copy of the features."""
-        partners, rows, width = features.shape
-        inner = np.zeros((partners, rows, self.rows.shape[1]))
-        squares = np.zeros((partners, rows))
-        for o in range(partners):
-            for start in range(0, width, COLUMNS):
-                part = features[o, :, start : start + COLUMNS].astype(np.float64)
-                anchors = self.rows[o, :, start : start + COLUMNS].astype(np.float64)
-                inner[o] += part @ anchors.T
-                squares[o] += (part**2).sum(1)
-        return Products(inner, squares)
+        """In double precision, without a wide copy of the features."""
+        inner, squares = [], []
+        for sent, anchors in zip(features, self.rows, strict=True):
+            products, lengths = np.zeros((len(sent), len(anchors))), np.zeros(len(sent))
+            for start in range(0, sent.shape[1], COLUMNS):
+                part = sent[:, start : start + COLUMNS].astype(np.float64)
+                if part.any():  # a partner with few columns has zeros behind them
+                    anchor_part = anchors[:, start : start + COLUMNS].astype(np.float64)
+                    products += part @ anchor_part.T
+                    lengths += (part**2).sum(1)
+            inner.append(products)
+            squares.append(lengths)
+        return Products(np.stack(inner), np.stack(squares))
 
 
 @dataclass(frozen=True)
@@ -145,11 +147,12 @@ class Joint:
     alone: float  # P(no partner | labels)
 
     def predict(self, own: Floats, features: Sent) -> Floats:
-        """Probabilities (n, Z) from own scores (n, Z) and the partners' features (O, n, d)."""
-        parts = [
-            self.logits(own[i : i + CHUNK], self.anchors.products(features[:, i : i + CHUNK]))
-            for i in range(0, len(own), CHUNK)
-        ]
+        """Probabilities (n, Z) from own scores (n, Z) and the partners' features."""
+        parts = []
+        for start in range(0, len(own), CHUNK):
+            rows = slice(start, start + CHUNK)
+            products = self.anchors.products([sent[rows] for sent in features])
+            parts.append(self.logits(own[rows], products))
         return softmax(np.concatenate(parts) + self.shift) if parts else own.copy()
 
     def logits(self, own: Floats, rows: Products) -> Floats:
@@ -174,7 +177,7 @@ def log_loss(logits: Floats, labels: NDArray[np.int64]) -> Floats:
 
 
 def fit_joint(own: Floats, features: Sent, labels: NDArray[np.int64], mix: float = MIX) -> Joint:
-    """The joint model from own scores (n, Z), features (O, n, d) of the partners present, and
+    """The joint model from own scores (n, Z), features of the partners present, and
     labels (n,); `mix` is the share of the Gaussian kernel."""
     from threadpoolctl import threadpool_limits
 
@@ -183,7 +186,8 @@ def fit_joint(own: Floats, features: Sent, labels: NDArray[np.int64], mix: float
 
 
 def _fit_joint(own: Floats, features: Sent, labels: NDArray[np.int64], mix: float) -> Joint:
-    anchors = Anchors(features[:, _anchors(len(own))])
+    chosen = _anchors(len(own))
+    anchors = Anchors(features if len(chosen) == len(own) else [sent[chosen] for sent in features])
     rows = anchors.products(features)
     own_shift = _own_shift(own, labels)
     alone = own + own_shift
@@ -374,7 +378,7 @@ def predict_joint(owner: LabelOwner, query: Tensor, here: Tensor) -> Tensor:
     else:
         own = log_rates(owner.labels, owner.classes).expand(query.shape[1], -1)
     model = _fitted(owner, tuple(senders), with_own)
-    p = model.predict(own.cpu().double().numpy(), _of(query, senders))
+    p = model.predict(own.cpu().double().numpy(), _arrays([query[m] for m in senders]))
     return torch.from_numpy(p).float().to(query.device)
 
 
@@ -388,12 +392,13 @@ def _fitted(owner: LabelOwner, senders: tuple[int, ...], with_own: bool) -> Join
     """The joint model of these parties; it is fitted once."""
     key = ("joint", senders, with_own)
     if key not in owner.cache:
-        blocks = owner.memory["embeddings"]
+        sent = [owner.memory["embeddings"][m] for m in senders]
         labels = owner.labels
         rows = torch.arange(len(labels), device=labels.device)  # places among the shared rows
         if owner.further is not None:
             held = owner.further.shared[list(senders)].any(0) & (owner.further.labels >= 0)
-            blocks = torch.cat([blocks, owner.memory["further"][:, held]], 1)
+            further = owner.memory["further"]
+            sent = [torch.cat([f, further[m, held]]) for m, f in zip(senders, sent, strict=True)]
             labels = torch.cat([labels, owner.further.labels[held]])
             rows = torch.cat([rows, len(owner.labels) + held.nonzero()[:, 0]])
         if with_own:
@@ -402,7 +407,7 @@ def _fitted(owner: LabelOwner, senders: tuple[int, ...], with_own: bool) -> Join
             own = log_rates(labels, owner.classes).expand(len(labels), -1)
         owner.cache[key] = fit_joint(
             own.cpu().double().numpy(),
-            _of(blocks, senders),
+            _arrays(sent),
             labels.cpu().numpy(),
             mix=0.0 if "scores" in owner.memory else MIX,  # scores are evidence: they add up
         )
@@ -410,7 +415,6 @@ def _fitted(owner: LabelOwner, senders: tuple[int, ...], with_own: bool) -> Join
     return model
 
 
-def _of(blocks: Tensor, senders: Sequence[int]) -> Sent:
-    """(M, n, d) -> (senders, n, d)."""
-    features: Sent = blocks[list(senders)].cpu().numpy()
-    return features
+def _arrays(sent: Sequence[Tensor]) -> Sent:
+    """No copies on a CPU."""
+    return [f.cpu().numpy() for f in sent]
