@@ -7,7 +7,11 @@ seeds, hence their rows and encoders:
 
     as it is     the transcript the attacks work on, and the accuracy
     canary       the same with labels shuffled over the rows
-    one-way      Proto-EVFL without rounds: nothing made of labels leaves; its encoders are what an attacker has anyway
+    one-way      Proto-EVFL without rounds: nothing made of labels leaves; its encoders are what an
+                 attacker has anyway
+
+May import the bench and the pipeline. Open record.py next (what a simulation keeps), then
+figures.py.
 """
 
 import time
