@@ -65,7 +65,8 @@ class BatchNorm(nn.Module):
         self.track = True
 
     def forward(self, x: Tensor) -> Tensor:
-        mean, var = self.get_buffer("mean").view(-1), self.get_buffer("var").view(-1)
+        mean = self.get_buffer("mean").view(-1)
+        var = self.get_buffer("var").view(-1)
         if self.training and not self.track:
             mean, var = mean.clone(), var.clone()
         weight = None if self.weight is None else self.weight.flatten()
@@ -180,7 +181,8 @@ class _SkipMLP(Extractor):
         self.fc1 = Linear(keys, "fc1", columns, hidden, False)
         self.fc2 = Linear(keys, "fc2", hidden, width, False)
         self.skip = Linear(keys, "skip", columns, width, False)
-        self.bn1, self.bn2 = BatchNorm(keys, hidden), BatchNorm(keys, width, affine=False)
+        self.bn1 = BatchNorm(keys, hidden)
+        self.bn2 = BatchNorm(keys, width, affine=False)
 
     def layers(self, x: Tensor) -> dict[str, Tensor]:
         hidden = F.relu(rows_norm(self.bn1, self.fc1(x)))

@@ -127,7 +127,8 @@ class StoredOwner:
             raise UserError(
                 f"the own model of {self.parties[0]} needs its encoded rows beside the embeddings"
             )
-        guard, owner = self._guard(), replace(self._owner(), attributes=attributes)
+        guard = self._guard()
+        owner = replace(self._owner(), attributes=attributes)
         known = {m: _values(guard.received(m, Embeddings(f))) for m, f in embeddings.items()}
         out = torch.zeros(present.shape[1], len(self.classes))
         # (n,) one number a subset

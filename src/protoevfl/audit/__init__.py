@@ -7,7 +7,11 @@ seeds, hence their rows and encoders:
 
     as it is     the transcript the attacks work on, and the accuracy
     canary       the same with labels shuffled over the rows
-    one-way      Proto-EVFL without rounds: nothing made of labels leaves; its encoders are what an attacker has anyway
+    one-way      Proto-EVFL without rounds: nothing made of labels leaves; its encoders are what an
+                 attacker has anyway
+
+May import the bench and the pipeline. Open record.py next (what a simulation keeps), then
+figures.py.
 """
 
 import time
@@ -203,7 +207,9 @@ def _guess_bounds(privacy: PrivacySettings, first: Recording, rounds: int) -> tu
     """The best possible rate of right guesses of a label by one party, and by all of them
     together."""
     owner = first.world.owner
-    rows, classes, passive = len(owner.labels), owner.classes, len(owner.parties) - 1
+    rows = len(owner.labels)
+    classes = owner.classes
+    passive = len(owner.parties) - 1
     if any(isinstance(q, OpenLabels) for _, q, _ in first.transcript):
         # all parties of a sealed run see the same draw: together they know no more than one
         bound = randomised_response_guess(privacy.sealed_epsilon, classes)

@@ -162,7 +162,8 @@ def columns(
     for recording in recordings:
         labels = F.one_hot(recording.world.labels.aligned.cpu()).float()
         for party in recording.world.owner.parties[1:]:
-            table, sent = recording.world.tables[party], _received(recording, party)
+            table = recording.world.tables[party]
+            sent = _received(recording, party)
             if table.spans is None or sent is None:
                 continue
             columns_held = columns_of(

@@ -265,7 +265,8 @@ def _inside(engine: Any) -> dict[Address, tuple[Tensor, Tensor]]:
     """(aligned, pool) embeddings of every party's extractor as it is now; simulation only."""
     embeddings: dict[Address, tuple[Tensor, Tensor]] = {}
     for members, cohort in engine.members():
-        aligned, pool = embed(cohort.net, cohort.rows.aligned), embed(cohort.net, cohort.rows.pool)
+        aligned = embed(cohort.net, cohort.rows.aligned)
+        pool = embed(cohort.net, cohort.rows.pool)
         embeddings |= {address: (aligned[g], pool[g]) for g, address in enumerate(members)}
     return embeddings
 

@@ -145,7 +145,8 @@ def _pseudo_labels(federation: Federation, worlds: Sequence[World]) -> list[dict
             [o.memory["shown"][m] for o, (_, m) in zip(owners, addresses, strict=True)]
         )
         for (r, m), labels in zip(addresses, guess(cohort, mu, shown).cpu(), strict=True):
-            truth, classes = worlds[r].labels.pools[m], worlds[r].labels.classes
+            truth = worlds[r].labels.pools[m]
+            classes = worlds[r].labels.classes
             run_figures = figures[r]
             by_party = run_figures.setdefault("pseudo_label_accuracy", {})
             by_party[str(m)] = metrics.accuracy(labels, truth)

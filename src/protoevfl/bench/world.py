@@ -123,7 +123,7 @@ def prepare(config: RunConfig, seed: int, device: str) -> World:
     if config.labels == "all":
         owner.own, owner.further = _every_label(tables, labels, split, device)
     if config.method in CENTRAL:
-        owner.central = _central(config, dataset, split, device)
+        owner.central = _central(dataset, split, device)
     return World(split, tables, labels, owner, seed)
 
 
@@ -158,7 +158,7 @@ def _add_side_information(owner: LabelOwner, side: str, labels: Labels) -> None:
         owner.attributes = read_attributes(side, [str(z) for z in range(labels.classes)])
 
 
-def _central(config: RunConfig, dataset: Any, split: Split, device: str) -> Central:
+def _central(dataset: Any, split: Split, device: str) -> Central:
     """All rows of all pools with all columns and labels in one place."""
     rows = torch.cat([split.aligned, *split.pools])
     if isinstance(dataset.features, Tensor):

@@ -62,7 +62,8 @@ def audit(
     file is enough.
     """
     OUTPUT.json = as_json
-    numbers, ks = whole_numbers(seeds, "--seeds"), whole_numbers(known, "--known")
+    numbers = whole_numbers(seeds, "--seeds")
+    ks = whole_numbers(known, "--known")
     path = None if source is None else Path(source)
     own = path is not None and (path.is_dir() or path.suffix == ".toml")
     if party and not own:
@@ -100,7 +101,8 @@ def _half(path: Path, party: str, config_file: Path | None, file: Path | None) -
         if file is None:
             file = load(_config_of(path, config_file), only=party).party(party).file
         levels = own_half.of_run(stored, file)
-        active, what = run.names[0], f"the rows of {file.name} that are shared in {path}"
+        active = run.names[0]
+        what = f"the rows of {file.name} that are shared in {path}"
         level = next(iter(levels))
     else:
         config = load(path, only=party)
@@ -116,7 +118,8 @@ def _half(path: Path, party: str, config_file: Path | None, file: Path | None) -
         levels = own_half.of_file(resolve_file(config.party(party), None), method, privacy)
         if not levels:
             raise UserError(f"{method.name} has no levels of columns; audit it without --party")
-        active, what = config.label.party, f"rows of {config.party(party).file.name}"
+        active = config.label.party
+        what = f"rows of {config.party(party).file.name}"
         level = str(getattr(method, "columns", "open"))
     return {"party": party, "active": active, "what": what, "level": level, "levels": levels}
 

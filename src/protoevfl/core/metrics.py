@@ -149,7 +149,8 @@ def evaluate(
     unseen        classes without a label
     predictions   (N,) classes, where another rule than the likeliest chooses them
     """
-    probabilities, labels = probabilities.detach().cpu(), labels.detach().cpu()
+    probabilities = probabilities.detach().cpu()
+    labels = labels.detach().cpu()
     classes = probabilities.shape[1]
     predictions = probabilities.argmax(1) if predictions is None else predictions.cpu()
     hidden = _is_in(labels, unseen)

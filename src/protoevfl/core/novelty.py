@@ -112,10 +112,8 @@ def _contrast(
         both = torch.cat([wu / wu.sum(1, keepdim=True), wa / wa.sum(1, keepdim=True)], 1) * 400
         beta = _logistic(x, y, both)
         score = (x @ beta[:, :-1, None]).squeeze(-1) + beta[:, -1:]
-        su, sa = (
-            torch.where(fold_u == k, score[:, :n], su),
-            torch.where(fold_a == k, score[:, n:], sa),
-        )
+        su = torch.where(fold_u == k, score[:, :n], su)
+        sa = torch.where(fold_a == k, score[:, n:], sa)
     around = near_pool.shape[-1] + 1
     return (_at(su, near_pool).sum(-1) + su) / around, (_at(su, near_aligned).sum(-1) + sa) / around
 
@@ -168,7 +166,8 @@ def novelty(
     n, count = xu.shape[1], xa.shape[1]
     near = near if near is not None else (20 if n >= 2000 else 10)
     near = min(near, n - 1)
-    near_pool, near_aligned = _neighbours(xu, xu, near, False), _neighbours(xa, xu, near, True)
+    near_pool = _neighbours(xu, xu, near, False)
+    near_aligned = _neighbours(xa, xu, near, True)
     group_u, middles = clusters(xu, min(groups, n), keys)
     group_a = (xa @ middles.mT).argmax(-1)
     k = middles.shape[1]

@@ -108,5 +108,6 @@ def as_sure(p: Tensor, confidence: Tensor) -> Tensor:
     for _ in range(30):
         middle = (low * high).sqrt()
         more = (middle * logits).softmax(1).amax(1).mean() < confidence
-        low, high = torch.where(more, middle, low), torch.where(more, high, middle)
+        low = torch.where(more, middle, low)
+        high = torch.where(more, high, middle)
     return (low * logits).softmax(1)

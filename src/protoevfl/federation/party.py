@@ -163,7 +163,9 @@ class Cohort:
     def put(self, members: list[int], part: "Cohort") -> None:
         """Takes back what `take` lent out; what only they hold, or no longer hold, is noted in
         `absent`."""
-        whole, piece, everyone = self.state(), part.state(), set(range(self.size))
+        whole = self.state()
+        piece = part.state()
+        everyone = set(range(self.size))
         absent = {name: self.absent.get(name, set()) | set(members) for name in whole}
         for name, tensor in piece.items():
             slices = _members(tensor, part.size)  # (members, k, ...)

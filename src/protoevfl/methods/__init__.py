@@ -1,4 +1,9 @@
-"""The table of methods: name -> where its class lives. A new method adds its line here."""
+"""One file per method, and the table of them: name -> where its class lives. A new method adds its
+line here (docs/extending.md).
+
+May import federation, rows and core. Open ss_vfl.py first, which is a short one; proto_evfl.py is
+the settings of the paper's method, answers.py its party, training.py and deciding.py its owner.
+"""
 
 from importlib import import_module
 

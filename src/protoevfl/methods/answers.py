@@ -65,10 +65,8 @@ def answer(settings: "ProtoEVFL", cohort: Cohort, request: Message) -> Message:
         case Learn():
             return learn(settings, cohort, request)
         case Describe(groups=groups):
-            pool, aligned = (
-                embeddings(settings, cohort, cohort.rows.pool),
-                embeddings(settings, cohort, cohort.rows.aligned),
-            )
+            pool = embeddings(settings, cohort, cohort.rows.pool)
+            aligned = embeddings(settings, cohort, cohort.rows.aligned)
             return describe(cohort, pool, aligned, groups, settings.unseen)
         case Embed(rows=which):
             return Embeddings(embeddings(settings, cohort, getattr(cohort.rows, which)))

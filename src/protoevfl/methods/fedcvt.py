@@ -8,7 +8,7 @@ heads agree.
 Two parties in the source; for more, every other party forms a pair with the active party and the
 pairs' joint heads are averaged (our extension). Per batch a party sends representations of the
 aligned rows and of some rows of its pool, and receives the gradients at both: (B + pool) 2d 4 bytes
-each way a step and model.
+each way per step and model.
 """
 
 from collections.abc import Mapping
@@ -122,12 +122,10 @@ class FedCVT(SplitLearning):
     # ------------------------------------------------------------ owner side
 
     def train(self, owner: LabelOwner) -> Talk:
-        parties, keys, step, n = (
-            owner.parties,
-            owner.keys("head", self.models),
-            0,
-            len(owner.labels),
-        )
+        parties = owner.parties
+        keys = owner.keys("head", self.models)
+        step = 0
+        n = len(owner.labels)
         y = F.one_hot(owner.labels, owner.classes).float()
         heads: ThreeHeads | None = None
         if owner.own is not None:

@@ -79,7 +79,8 @@ class OneShot(FrozenHead):
         def loss(index: Tensor, step: rnd.Counter) -> Tensor:
             # (G, b)
             chosen = (rnd.uniform(keys, "aligned", step, (size,)) * aligned.shape[1]).long()
-            x, u = inputs(gather(aligned, chosen)), inputs(gather(pool, index))
+            x = inputs(gather(aligned, chosen))
+            u = inputs(gather(pool, index))
             weak = view(torch.cat([x, u], 1), "weak", step, self.weak)
             strong = view(u, "strong", step, self.strong)
             logits = classifier(net(torch.cat([weak, strong], 1)))  # (G, b + 2B, groups)

@@ -2,7 +2,7 @@
 
     z_m = E_m(x_m)      L = cross-entropy( head(concat_m z_m), y )      party m receives dL/dz_m
 
-Two messages a batch and passive party, N_a d 4 bytes each way an epoch and model. Gradients are
+Two messages per batch and passive party, N_a d 4 bytes each way per epoch and model. Gradients are
 derived from labels row by row, which is why this family leaks labels (docs/privacy.md). `models`
 extractors a party are trained side by side and their heads' probabilities averaged; mixup acts on
 the embeddings at the owner. `SplitLearning` is the talk that Local, SS-VFL-C, FedHSSL and LASER-VFL
@@ -149,10 +149,8 @@ class SplitLearning:
 
     def backward(self, cohort: Cohort, request: BackwardBatch | BackwardOwn) -> Message:
         """Recomputes the forward pass, so that a party can be rebuilt between any two messages."""
-        net, rate = (
-            self.encoder(cohort),
-            self.lr * self.rate(request.step, cohort.rows.aligned.shape[1]),
-        )
+        net = self.encoder(cohort)
+        rate = self.lr * self.rate(request.step, cohort.rows.aligned.shape[1])
         optimizer = cohort.optimizer(
             "split", lambda: adamw(net.parameters(), self.lr, self.weight_decay)
         )

@@ -128,7 +128,8 @@ def check(config: Config, with_estimate: bool = True) -> Report:
             summary.gives_away = by_level(encoder, path, method, privacy)
     if with_estimate and not report.errors:
         used = [sizes[name] for name in party_order(config)]
-        classes, device = len(report.common_classes), choose_device(config.device)
+        classes = len(report.common_classes)
+        device = choose_device(config.device)
         extra = sum(report.kinds[who]["labelled"] for who in ("some", "nobody"))
         every = extra > 0 and getattr(method, "uses_every_label", False)
         facts = method_facts(method)

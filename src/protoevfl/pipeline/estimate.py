@@ -214,7 +214,8 @@ class _Clock:
     """Now, in processor time of all threads and in seconds."""
 
     def __init__(self) -> None:
-        self.processor, self.seconds = time.process_time(), time.perf_counter()
+        self.processor = time.process_time()
+        self.seconds = time.perf_counter()
 
 
 def _less(name: str, value: Any, shorter: int) -> Any:

@@ -40,7 +40,8 @@ def epsilon(mu: float, at_delta: float) -> float:
         return 0.0
     if math.isinf(mu):
         return math.inf
-    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / at_delta)) + 1
+    low = 0.0
+    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / at_delta)) + 1
     if delta(mu, low) <= at_delta:
         return 0.0
     for _ in range(200):

@@ -116,7 +116,8 @@ def spread_labels(
     near = _neighbours(u, min(neighbours, len(x) - 1))  # (n, k)
     n, k = near.shape
     source = torch.arange(n, device=x.device).repeat_interleave(k)
-    left, right = torch.cat([source, near.flatten()]), torch.cat([near.flatten(), source])
+    left = torch.cat([source, near.flatten()])
+    right = torch.cat([near.flatten(), source])
     degree = torch.zeros(n, device=x.device).index_add_(
         0, left, torch.ones(len(left), device=x.device)
     )

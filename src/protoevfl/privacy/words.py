@@ -73,10 +73,8 @@ def worst(facts: Facts, part: str = "findings", threat: str | None = None) -> Fa
 def summary(facts: Facts) -> tuple[str | Table, ...]:
     f, c, use = worst(facts), worst(facts, "canary"), facts["utility"]
     drop = use["undefended"]["accuracy"][0] - use["as it is"]["accuracy"][0]
-    by_attack, by_guessing = (
-        percent(f["worst"]["accuracy"], f["worst"]["half"]),
-        percent(f["yardstick"]["accuracy"]),
-    )
+    by_attack = percent(f["worst"]["accuracy"], f["worst"]["half"])
+    by_guessing = percent(f["yardstick"]["accuracy"])
     return (
         f"{facts['parties']} parties share {facts['rows']} labelled rows of {facts['classes']} "
         f"classes; {_runs(len(facts['seeds']))} attacked.",

@@ -212,7 +212,9 @@ def _confusion(measured: Measured) -> Iterator[Part]:
     )
     if len(measured.classes) == 2 and measured.drawn:
         (z,) = measured.drawn
-        named, of_class, hit = int(counts[:, z].sum()), int(counts[z].sum()), int(counts[z, z])
+        named = int(counts[:, z].sum())
+        of_class = int(counts[z].sum())
+        hit = int(counts[z, z])
         share = f"{percent(hit / named, 0)} % of them" if named else "none"
         yield Words(
             f"It calls {named:,} rows “{measured.classes[z]}”; {hit:,} ({share}) are. It finds "

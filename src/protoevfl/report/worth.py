@@ -169,7 +169,8 @@ def _pictures(measured: Measured, own: Tensor) -> Iterator[Part]:
     for z in order:
         of_class = (measured.labels[: len(own)] == z).nonzero()[:, 0]
         is_right = measured.choice[of_class] == z
-        mistakes, right = of_class[~is_right][:1].tolist(), of_class[is_right].tolist()
+        mistakes = of_class[~is_right][:1].tolist()
+        right = of_class[is_right].tolist()
         for row in [*mistakes, *right][:PICTURES_EACH]:
             predicted = int(measured.choice[row])
             sure = percent(float(measured.joint[row, predicted]), 0)

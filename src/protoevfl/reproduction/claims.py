@@ -68,8 +68,8 @@ def _ahead(
         for place in dict.fromkeys(tuple(c.tags.get(n, "") for n in over) for c in cells):
             at = {**dict(zip(over, place, strict=True)), **where}
             own = _mean(cells, quantity, **{**at, key: ours})
-            rivals_means = [_mean(cells, quantity, **{**at, key: rival}) for rival in rivals]
-            known = [value for value in rivals_means if value is not None]
+            means_of_rivals = [_mean(cells, quantity, **{**at, key: rival}) for rival in rivals]
+            known = [value for value in means_of_rivals if value is not None]
             if own is not None and known:
                 gaps.append(min(known) - own if lower else own - max(known))
         if not gaps:

@@ -89,7 +89,8 @@ def _compared(
 ) -> list[Measured]:
     """The cells with the difference of the first quantity to the row `against` of their group, seed
     by seed."""
-    value, places = experiment.quantities[0].value, (*experiment.rows[:-1], *experiment.columns)
+    value = experiment.quantities[0].value
+    places = (*experiment.rows[:-1], *experiment.columns)
     by_seed, base = [], dict[tuple[str, ...], dict[int, float]]()
     for cell, records in pairs:
         numbers = {int(r["seed"]): v for r in records if (v := value(r, cell.tags)) is not None}

@@ -68,7 +68,8 @@ class Alignment:
                 or facts["rows_sha256"] != hashlib.sha256(rows).hexdigest()
             ):
                 raise ValueError
-            rules, key = IdRules(**facts["rules"]), bytes.fromhex(facts["key"])
+            rules = IdRules(**facts["rules"])
+            key = bytes.fromhex(facts["key"])
             numbers = np.frombuffer(rows, dtype="<i8").astype(np.int64)
             return cls(facts["party"], numbers, key, facts["digest"], facts["counts"], rules)
         except FileNotFoundError:

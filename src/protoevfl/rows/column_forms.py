@@ -55,7 +55,8 @@ class ColumnForms:
         self.infinite += int(pc.sum(infinite).as_py() or 0)
         self.marked += valued.null_count - texts.null_count
         counted = valued.drop_null().value_counts()
-        values, counts = counted.field("values"), counted.field("counts").to_numpy()
+        values = counted.field("values")
+        counts = counted.field("counts").to_numpy()
         if not len(values):
             return
         self.values += int(counts.sum())
@@ -73,7 +74,9 @@ class ColumnForms:
     ) -> NDArray[np.bool_]:
         """Count the numbers and say which values (n,) are some."""
         shapes = forms(values)
-        point, comma, number = shapes.fits[POINT], shapes.fits[COMMA], shapes.number
+        point = shapes.fits[POINT]
+        comma = shapes.fits[COMMA]
+        number = shapes.number
         self.numbers += int(counts[number].sum())
         for mark in DECIMALS:
             self.fits[mark] += int(counts[shapes.fits[mark]].sum())

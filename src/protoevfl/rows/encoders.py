@@ -56,7 +56,8 @@ class ImageEncoder:
         for batch in batches:
             x = as_images(batch.column(image.column), image.shape, image.column)
             if x.dtype != np.uint8 and len(x):
-                low, high = min(low, float(x.min())), max(high, float(x.max()))
+                low = min(low, float(x.min()))
+                high = max(high, float(x.max()))
         return cls(image.column, image.shape, low, high)
 
     @property

@@ -154,10 +154,8 @@ def pool_counts(spec: SplitSpec, pool: int, left: Array, seed: int) -> tuple[Arr
     short = [f"class {z} has {left[z]:,} of {need[z]:,}" for z in np.flatnonzero(need > left)]
     if not short:
         return counts, []
-    text, fits = (
-        f"rows left for the profile: {', '.join(short)}",
-        _exact_pool(spec, pool, left, seed),
-    )
+    text = f"rows left for the profile: {', '.join(short)}"
+    fits = _exact_pool(spec, pool, left, seed)
     possible = fits >= len(left)  # a pool has a row of each class
     if spec.exact:
         instead = (

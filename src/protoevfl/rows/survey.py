@@ -160,7 +160,8 @@ class Survey:
         if len(self.keys) == self.size:
             near = keys < self.keys[-1]
             keys, x = keys[near], x[near]
-        keys, x = np.concatenate([self.keys, keys]), np.concatenate([self.sample, x])
+        keys = np.concatenate([self.keys, keys])
+        x = np.concatenate([self.sample, x])
         best = np.argsort(keys)[: self.size]
         self.keys, self.sample = keys[best], x[best]
 

@@ -1,2 +1,2 @@
-"""One attack a file; each is a function (View, Known) -> {variant: Guess} unless its docstring says
+"""One attack per file; each is a function (View, Known) -> {variant: Guess} unless its docstring says
 otherwise."""

@@ -119,11 +119,14 @@ def ssim(a: Tensor, b: Tensor, window: int = 7) -> float:
         return F.avg_pool2d(x, window, stride=1)
 
     ma, mb = mean(a), mean(b)
-    va, vb, both = mean(a * a) - ma**2, mean(b * b) - mb**2, mean(a * b) - ma * mb
+    va = mean(a * a) - ma**2
+    vb = mean(b * b) - mb**2
+    both = mean(a * b) - ma * mb
     value = (2 * ma * mb + c1) * (2 * both + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2))
     return float(value.mean())
 
 
 def _standard(f: Tensor, leaked: Tensor) -> Tensor:
-    mean, std = f[leaked].float().mean(0), f[leaked].float().std(0).clamp(min=1e-6)
+    mean = f[leaked].float().mean(0)
+    std = f[leaked].float().std(0).clamp(min=1e-6)
     return (f.float() - mean) / std

@@ -34,7 +34,8 @@ def _with_prototypes(view: View, known: Known) -> dict[str, Guess]:
         return {}
     release = next(iter(last_releases.values()))
     centre = release.f.mean(0)
-    own, mu = unit(release.f - centre), unit(release.mu - centre)[release.present]
+    own = unit(release.f - centre)
+    mu = unit(release.mu - centre)[release.present]
     names = torch.arange(view.classes, device=mu.device)[release.present]
     mask, labels = known.mask.to(own.device), known.labels.to(own.device)
     x, y = torch.cat([own[mask], mu]), torch.cat([labels[mask], names])

@@ -1,1 +1,1 @@
-"""One defence a file; `privacy/policy.py` puts them together and applies them where data leaves."""
+"""One defence per file; `privacy/policy.py` puts them together and applies them where data leaves."""

@@ -21,10 +21,8 @@ def summary(pairs: Pairs) -> list[str]:
 
 
 def _opening(pairs: Pairs, records: Sequence[Record]) -> str:
-    datasets, methods = (
-        _names(pairs, "dataset"),
-        [m for m in _names(pairs, "method") if m != "split"],
-    )
+    datasets = _names(pairs, "dataset")
+    methods = [m for m in _names(pairs, "method") if m != "split"]
     seeds = {record.get("seed") for record in records}
     return (
         f"{len(records):,} runs of {len(pairs):,} configurations: {_list(methods)} on "
