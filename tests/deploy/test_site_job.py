@@ -521,7 +521,6 @@ class Flare:
         patch.setattr(site_job, "RunLock", Lock)
         patch.setattr(site_job, "die_with_parent", self.watch)
         patch.setattr(nvflare, "caller", lambda: self.caller)
-        patch.setattr(nvflare, "site_name", lambda: self.here)
         patch.setattr(nvflare, "kit_folder", lambda: self.companies.kit(self.here).folder)
         patch.setattr(nvflare, "calls", lambda method: self.remote)
         return self

@@ -104,7 +104,7 @@ class ActiveSide:
 
     @cached_property
     def world(self) -> Prepared:
-        """What training needs of this party, as `pipeline.prepare.prepare` has it of all."""
+        """What training needs of this party, as `pipeline.one_process.prepare` has it of all."""
         assert isinstance(self.source, OwnFile)
         labels, classes = self.labels
         notes = check_labels(labels, self.rows, classes, self.source.label)

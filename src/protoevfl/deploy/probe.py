@@ -44,8 +44,8 @@ class Probe:
         assert isinstance(request, Learn | Embed)
         number = request.round if isinstance(request, Learn) else self.rounds
         before = cohort.memory.get("x", torch.zeros(cohort.size))  # (G,)
-        told = request.prior.mean(-1) if isinstance(request, Learn) else torch.zeros(cohort.size)
-        x = before / 2 + told + rnd.uniform(cohort.keys, "probe", number, (1,))[:, 0]
+        echo = request.prior.mean(-1) if isinstance(request, Learn) else torch.zeros(cohort.size)
+        x = before / 2 + echo + rnd.uniform(cohort.keys, "probe", number, (1,))[:, 0]
         cohort.memory["x"] = x
         time.sleep(self.seconds)
         values = x[:, None, None] * torch.ones(1, self.rows, self.width)  # (G, rows, width)
@@ -54,18 +54,18 @@ class Probe:
         return Learned(values, request.prior)
 
     def train(self, owner: LabelOwner) -> Talk:
-        told, kept = torch.zeros(owner.classes), []
+        echo, kept = torch.zeros(owner.classes), []
         blank = torch.zeros(owner.classes, 1)
         for t in range(self.rounds):
             replies = yield {
-                m: Learn(t, blank, torch.ones(owner.classes), told) for m in owner.parties
+                m: Learn(t, blank, torch.ones(owner.classes), echo) for m in owner.parties
             }
             # (M,)
-            got = torch.stack(
+            embeddings = torch.stack(
                 [_one(replies[m]) if m in replies else torch.zeros(()) for m in owner.parties]
             )
-            told = got.mean().expand(owner.classes).clone()
-            kept.append(got)
+            echo = embeddings.mean().expand(owner.classes).clone()
+            kept.append(embeddings)
             yield Report("probe", t + 1, self.rounds)
         owner.memory["probe"] = torch.stack(kept)  # (rounds, M)
 
@@ -78,10 +78,10 @@ class Probe:
 
 
 def make(settings: Mapping[str, Any]) -> Probe:
-    made = from_dotted(Probe, settings, "probe")
-    if min(made.rounds, made.rows, made.width) < 1 or made.seconds < 0:
+    probe = from_dotted(Probe, settings, "probe")
+    if min(probe.rounds, probe.rows, probe.width) < 1 or probe.seconds < 0:
         raise UserError("probe: rounds, rows and width must be at least 1, seconds not below 0")
-    return made
+    return probe
 
 
 def _one(reply: Message) -> Tensor:

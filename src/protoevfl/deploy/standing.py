@@ -169,7 +169,7 @@ class StandingParty:
                     "a frame of another session, or one that came before: replay refused"
                 )
             if envelope.kind == "align":
-                return "align", self._align(envelope.round, body, policy)
+                return "align", self._align(envelope.round, body)
         if envelope.kind != "request":
             raise RefusedError(f"a {envelope.kind} frame is not asked of a standing service")
         return "reply", self._embed(body, policy)
@@ -203,7 +203,7 @@ class StandingParty:
 
     # ------------------------------------------------------------ new customers
 
-    def _align(self, step: int, body: bytes, policy: Policy) -> bytes:
+    def _align(self, step: int, body: bytes) -> bytes:
         """Private set intersection of ids that the active party has not asked about before; the
         policy's limits on alignments hold, and the ledger counts it."""
         if self._aligner is None:

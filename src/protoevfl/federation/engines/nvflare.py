@@ -68,13 +68,6 @@ def caller() -> str:
     return str(collab.caller)
 
 
-def site_name() -> str:
-    """Name of this site."""
-    from nvflare.collab import collab
-
-    return str(collab.site_name)
-
-
 def kit_folder() -> Path:
     """The kit this job process belongs to."""
     from nvflare.collab import collab
