@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from protoevfl.privacy.encrypted_sums import LARGEST, plain_sums
-from protoevfl.privacy.summed_rows import FOLDS, Scale, folds_at
+from protoevfl.privacy.summed_rows import COUNT, FOLDS, Scale, folds_at
 
 ROWS = 400
 
@@ -24,7 +24,7 @@ def test_noisy_rows_are_no_longer_than_one_and_half_of_them_as_long() -> None:
     lengths = levels[:, :-1].double().norm(dim=1) / LARGEST
     assert float(lengths.max()) <= 1
     assert abs(float((lengths > 0.99).double().mean()) - 0.5) < 0.05
-    assert bool((levels[:, -1] == LARGEST).all()), "the last column counts rows"
+    assert bool((levels[:, -1] == COUNT).all()), "the last column counts rows"
 
 
 def test_exact_rows_lie_within_their_range_and_are_counted_by_one() -> None:
@@ -51,3 +51,15 @@ def test_means_come_back_from_sums(noisy: bool) -> None:
 
 def test_exact_sums_are_made_by_fold_and_noisy_ones_at_once() -> None:
     assert (folds_at(0.0), folds_at(2.0)) == (FOLDS, 1)
+
+
+def test_a_row_s_own_part_is_what_it_adds_to_the_sums() -> None:
+    """Of clipped rows, too: the mean of all parts is the mean that is read off the sums."""
+    x = features()
+    scale = Scale.of(x, noisy=True)
+    one_class = torch.ones(ROWS, dtype=torch.int64)
+    sums = plain_sums(scale.levels(x), one_class, torch.zeros_like(one_class), 1, 2)
+    means, counts = scale.means(sums)
+    assert counts.flatten().tolist() == [1, ROWS], "no mean is divided by nothing"
+    parts = scale.own_part(scale.standardised(x))
+    torch.testing.assert_close(means[0, 1], parts.mean(0), atol=0.01, rtol=0)
