@@ -114,7 +114,7 @@ def test_a_simulation_is_given_the_owner_s_own_noise() -> None:
 def test_one_label_moves_what_is_summed_no_further_than_the_ledger_says() -> None:
     """The longest row of a party, from one class to another, with its count."""
     rows = torch.randn(300, 8, generator=torch.Generator().manual_seed(0)) ** 3
-    levels = Scale.of(rows, noisy=True).levels(rows).double() / es.LARGEST
+    levels = Scale.of(rows, sigma=1.0).levels(rows).double() / es.LARGEST
     longest = float(levels.norm(dim=1).max())
     assert 0.99 * sum_sensitivity(2) < longest <= sum_sensitivity(2)
     assert 2**0.5 * longest <= sum_sensitivity(3), "of three classes two sums move"

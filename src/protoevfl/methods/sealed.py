@@ -66,7 +66,7 @@ SPREAD = 3.0  # of a score: beside the active party's standardised features it i
 LEAST_STEP = 0.1  # of the spread: less is too little to see which level a score reaches
 PREFIX = "sealed."
 UNIT = "scores.unit"  # of the owner: what scores of each party (M, K) are multiplied with
-SCALE = ("mean", "spread", "root", "length")  # the last two where the sums are noisy
+SCALE = ("mean", "spread", "root", "length", "sigma")  # the last three where the sums are noisy
 
 
 # ---------------------------------------------------------------- the party
@@ -199,7 +199,7 @@ def _begin(view: PartyView, sigma: float) -> None:
     memory = view.cohort.memory
     if f"{PREFIX}mean" in memory:
         raise MessageError("the labels of this run were summed already; that is done once")
-    scales = [Scale.of(own, noisy=sigma > 0) for own in view.own]
+    scales = [Scale.of(own, sigma) for own in view.own]
     for name in SCALE if sigma else SCALE[:2]:
         memory[f"{PREFIX}{name}"] = torch.stack([getattr(scale, name) for scale in scales])
 
@@ -233,8 +233,13 @@ def _learn(view: PartyView, sums: Tensor, present: Tensor, settings: SealedSetti
     for g in range(view.cohort.size):
         columns = columns_of(view.rows[g], table.spans, table.numbers)
         spread = covariance(own[g])
+        noisy = scales[g].root is not None
         means, counts = scales[g].means(sums[g])
         contrasts = _contrasts(means, counts, present[g])  # (F, d, K)
+        if noisy:
+            per_label = _per_label(counts[-1, :, 0])
+            believed = scales[g].believed(contrasts[-1], per_label)
+            contrasts = believed @ contrasts
         aim = None
         if table.spans is not None and contrasts.shape[-1] == 1:
             aim = Aim(shrunken(spread), contrasts, spread, own[g], columns, SPREAD)
@@ -242,12 +247,12 @@ def _learn(view: PartyView, sums: Tensor, present: Tensor, settings: SealedSetti
         unpushed = with_spread(plain, spread, SPREAD)
         found = choose(own[g], columns, unpushed, aim, int(salt[g]), settings)
         chosen.append(found)
-        if scales[g].root is not None:
-            part = scales[g].own_part(own[g]).T @ own[g] / len(own[g])
+        if noisy:
+            part = believed @ scales[g].own_part(own[g]).T @ own[g] / len(own[g])
             turned = _directions(shrunken(spread), part[None], view.blocks)
             if aim is not None:
                 plain, turned = (aim.turned(x, found.strength) for x in (plain, turned))
-            added = _own_label(found.directions[-1], plain[-1], turned[0], counts[-1, :, 0])
+            added = _own_label(found.directions[-1], plain[-1], turned[0], per_label)
             sign = _sign(counts[-1, :, 0]) if len(present[g]) == 2 else 1.0
             units.append(sign * _unit(found, own[g], added))
     grains = [found.grain for found in chosen]
@@ -274,18 +279,21 @@ def _directions(shrunken: Tensor, contrasts: Tensor, blocks: tuple[tuple[int, in
     return torch.cat(parts, -1)
 
 
-def _own_label(direction: Tensor, plain: Tensor, turned: Tensor, counts: Tensor) -> Tensor:
+def _per_label(counts: Tensor) -> Tensor:
+    """How far a label moves contrasts (K,) of classes (Z,) of so many rows, in rows."""
+    return (1 / counts).sum()[None] if len(counts) == 2 else 1 / counts
+
+
+def _own_label(direction: Tensor, plain: Tensor, turned: Tensor, per_label: Tensor) -> Tensor:
     """What a row's own label adds to its score (K,), on average, before the score is cut.
 
     direction   (d, K) as it is used
     plain       (d, K) the same before it was brought to its spread
     turned      (d, blocks d) what plain would be if the contrasts (d, d) were the mean of a row's part
                 of the sums times the row: their trace is the mean score
-    counts      (Z,) of the class means
     """
     width = len(plain)
     mean = turned.unflatten(1, (-1, width)).diagonal(dim1=0, dim2=2).sum(-1)  # (blocks,)
-    per_label = (1 / counts).sum()[None] if len(counts) == 2 else 1 / counts
     spread = (direction * plain).sum(0) / plain.square().sum(0).clamp(min=1e-12)
     return spread * (mean[:, None] * per_label).flatten()
 
