@@ -293,9 +293,10 @@ def _own_label(direction: Tensor, plain: Tensor, turned: Tensor, per_label: Tens
                 of the sums times the row: their trace is the mean score
     """
     width = len(plain)
-    mean = turned.unflatten(1, (-1, width)).diagonal(dim1=0, dim2=2).sum(-1)  # (blocks,)
+    mean = turned.view(width, -1, width).diagonal(dim1=0, dim2=2).sum(-1)  # (blocks,)
     spread = (direction * plain).sum(0) / plain.square().sum(0).clamp(min=1e-12)
-    return spread * (mean[:, None] * per_label).flatten()
+    added: Tensor = spread * (mean[:, None] * per_label).flatten()
+    return added
 
 
 def _unit(found: Candidate, own: Tensor, added: Tensor) -> Tensor:

@@ -90,11 +90,12 @@ class Scale:
         """
         assert self.root is not None
         assert self.length is not None
+        assert self.sigma is not None
         whitened = self.root @ contrasts
         one = torch.eye(len(self.root)).to(self.root)
         differ = one - SHRINK * self.root @ self.root
         differ = differ @ differ
-        noise = ((self.sigma * self.length * per_label).square()).mean()
+        noise = (self.sigma * self.length * per_label).square().mean()
         length = whitened.square().sum(0).mean()
         hidden = len(one) * noise
         signal = (length - hidden).clamp(min=LEAST_SIGNAL * hidden) / differ.trace()
@@ -105,7 +106,8 @@ class Scale:
         """What rows z (n, d), standardised, add to a noisy sum, as `means` reads it."""
         assert self.root is not None
         assert self.length is not None
-        return z * (self.length / (z @ self.root).norm(dim=1, keepdim=True)).clamp(max=1)
+        share = (self.length / (z @ self.root).norm(dim=1, keepdim=True)).clamp(max=1)
+        return z * share
 
 
 def covariance(z: Tensor) -> Tensor:
