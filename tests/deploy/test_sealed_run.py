@@ -18,6 +18,7 @@ from protoevfl.deploy.lead import LostError
 from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.spec import JobSpec
 from protoevfl.methods import own_model
+from protoevfl.methods.sealed import UNIT
 from protoevfl.pipeline.predict import predict, write_predictions
 from protoevfl.pipeline.simulate import train_files
 from tests.deploy.test_site_job import Companies, job, status
@@ -91,6 +92,16 @@ def test_predictions_are_those_of_one_process_and_a_lost_party_costs_nothing(
     for person, (p, parties) in deployed.items():
         assert alone[person][1] == parties
         assert abs(alone[person][0] - p) < 1e-6
+
+
+def test_own_labels_are_taken_off_noisy_scores_between_companies_too(tmp_path: Path) -> None:
+    """Only the owner's guard knows which labels were summed."""
+    spec = complete(replace(SPEC, privacy={"label_epsilon": 500.0, "sum_noise": 1.0}))
+    run = companies(tmp_path, spec)
+    assert run.lead() == "done", status(run.kit("bank"), "train")
+    kept = open_run(run.kit("bank").run_folder("train")).need_owner().memory
+    assert bool((kept[UNIT][1:] != 1).all())
+    assert not any(name.startswith("guard.") for name in kept), "the labels stay in the run"
 
 
 def test_the_ledger_enters_scores_and_the_review_says_what_happens_to_columns(

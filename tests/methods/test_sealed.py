@@ -29,7 +29,7 @@ from protoevfl.messages import (
     WarmUp,
     values,
 )
-from protoevfl.methods import own_model
+from protoevfl.methods import own_model, sealed
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.sealed_grain import MOST_LEVELS
 from protoevfl.privacy.gives_away import SelfAuditError, columns_of, gives_away
@@ -236,6 +236,50 @@ def test_of_noisy_sums_one_direction_is_made_and_its_scale_is_forgotten() -> Non
     other = party(**WIDE)
     other.handle(replace(asked, noise="01" * 32))
     assert not torch.equal(mine.memory["sealed.directions"], other.memory["sealed.directions"])
+
+
+@pytest.mark.parametrize("rare", [0, 1])
+def test_in_noisy_scores_a_row_s_own_label_adds_one_on_average(rare: int) -> None:
+    """Whichever class is the rarer one, which decides where the score points."""
+    labels = torch.where(torch.arange(SHARED) % 3 == 0, rare, 1 - rare)
+    asked = replace(open_labels(labels), sigma=1.0, noise="00" * 32)
+
+    def scores(labels: Tensor) -> Tensor:
+        mine = party(**WIDE, **{"sealed.levels": 0})
+        return values(mine.handle(replace(asked, labels=labels)))[:, 0]
+
+    before, grown = scores(labels), []
+    for row in range(0, SHARED, 4):
+        other = labels.clone()
+        other[row] = 1 - labels[row]
+        grown.append((scores(other) - before)[row] / (other - labels)[row])
+    assert 0.6 < float(torch.stack(grown).mean()) < 1.4
+    assert min(map(float, grown)) > 0
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_owner_takes_off_what_own_labels_added(classes: int) -> None:
+    """Randomised labels were summed: those count, not the true ones."""
+    _, owner, _ = world(classes)
+    summed = (owner.labels + torch.arange(SHARED) % 2) % classes
+    honest = torch.randn(SHARED, 1 if classes == 2 else classes)
+    one_hot = torch.nn.functional.one_hot(summed, classes).float()
+    sent = {1: honest + (one_hot[:, 1:] if classes == 2 else one_hot)}
+    assert sealed.without_own_labels(owner, sent) is sent, (
+        "of exact sums there is nothing to take off"
+    )
+    owner.memory["guard.summed"] = summed
+    left = sealed.without_own_labels(owner, sent)[1]
+    torch.testing.assert_close(left.std(0), torch.full_like(left[0], sealed.SPREAD))
+    new = torch.stack([torch.zeros_like(honest), honest, torch.zeros_like(honest)])
+    torch.testing.assert_close(sealed.of_one_spread(owner, new)[1], left)
+
+
+def test_a_score_that_says_nothing_is_not_made_into_the_label() -> None:
+    _, owner, _ = world()
+    owner.memory["guard.summed"] = owner.labels
+    left = sealed.without_own_labels(owner, {1: torch.zeros(SHARED, 1)})[1]
+    assert not left.any()
 
 
 def test_noise_below_zero_is_no_message() -> None:

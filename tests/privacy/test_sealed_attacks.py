@@ -9,7 +9,8 @@ from protoevfl.messages import OpenedSums, OpenLabels, SealedLabels, SealedSums
 from protoevfl.privacy import bounds
 from protoevfl.privacy import encrypted_sums as es
 from protoevfl.privacy.defences.noise import SeededNoise
-from protoevfl.privacy.policy import OwnerGuard, PrivacySettings
+from protoevfl.privacy.policy import OwnerGuard, PrivacySettings, sum_sensitivity
+from protoevfl.privacy.summed_rows import Scale
 
 ROWS = 400
 
@@ -87,7 +88,8 @@ def test_a_sum_is_opened_once_with_noise_that_asking_again_does_not_change() -> 
     other, _ = honest_sum(owner, 2)
     assert not torch.equal(other, read), "another party gets another draw"
     (entry, _) = owner.ledger.entries
-    assert (entry.party, entry.sigma, entry.sensitivity) == (1, 2.0, 2**0.5)
+    assert (entry.party, entry.sigma) == (1, 2.0)
+    assert entry.sensitivity == sum_sensitivity(2)
 
 
 def test_without_noise_sums_are_exact_and_nothing_is_charged() -> None:
@@ -107,6 +109,15 @@ def test_a_simulation_is_given_the_owner_s_own_noise() -> None:
     assert isinstance(told, OpenLabels)
     sums = torch.full((1, 2, 1), 10 * es.LARGEST)
     assert torch.equal(es.with_noise(sums, bytes.fromhex(told.noise), told.sigma), read)
+
+
+def test_one_label_moves_what_is_summed_no_further_than_the_ledger_says() -> None:
+    """The longest row of a party, from one class to another, with its count."""
+    rows = torch.randn(300, 8, generator=torch.Generator().manual_seed(0)) ** 3
+    levels = Scale.of(rows, sigma=1.0).levels(rows).double() / es.LARGEST
+    longest = float(levels.norm(dim=1).max())
+    assert 0.99 * sum_sensitivity(2) < longest <= sum_sensitivity(2)
+    assert 2**0.5 * longest <= sum_sensitivity(3), "of three classes two sums move"
 
 
 def test_noise_out_of_range_is_refused() -> None:

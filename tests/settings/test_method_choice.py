@@ -7,7 +7,7 @@ import pytest
 
 from protoevfl.errors import UserError
 from protoevfl.methods import METHODS
-from protoevfl.privacy.policy import PrivacySettings
+from protoevfl.privacy.policy import SUM_NOISE, PrivacySettings
 from protoevfl.settings.config import PrivacyConfig
 from protoevfl.settings.method_choice import (
     choose_method,
@@ -90,7 +90,7 @@ def test_images_beside_columns_need_a_method_whose_width_can_be_set() -> None:
 
 def test_the_sealed_level_brings_its_own_defences() -> None:
     """Noise on the sums for tables, none for images, however the level was asked for."""
-    for kind, sigma in (("table", 2.0), ("images", 0.0)):
+    for kind, sigma in (("table", SUM_NOISE), ("images", 0.0)):
         for preset, overrides in (("sealed", {}), ("default", {"columns": "sealed"})):
             found = privacy_of("proto_evfl", preset, kind, overrides)
             assert (found.sealed_noise, found.sealed_epsilon) == (sigma, 3.0)

@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -372,15 +372,21 @@ class Local:
         whole = isinstance(request, WarmUp | SendFeatures | Learn | OwnFeatures)
         return len(rows.aligned) if whole else None
 
-    def owner_guard(self, labels: Tensor, further: Further | None = None) -> OwnerGuard:
-        """`labels` (N_a,) of the rows that all parties share, `further` of those that some do. Sealed
-        labels are always encrypted here."""
+    def owner_guard(
+        self,
+        labels: Tensor,
+        further: Further | None = None,
+        memory: MutableMapping[str, Tensor] | None = None,
+    ) -> OwnerGuard:
+        """`labels` (N_a,) of the rows that all parties share, `further` of those that some do;
+        `memory` of the owner, where it trains. Sealed labels are always encrypted here."""
         return OwnerGuard(
             replace(self.privacy, encrypt=True),
             labels,
             self.spec.classes,
             self._noise(),
             self._ledger(),
+            memory={} if memory is None else memory,
             further=None if further is None else further.labels,
         )
 

@@ -166,7 +166,7 @@ def _federation(own: "Local", engine: Lead) -> Federation:
     return Federation(
         [own.method()],
         [owner],
-        owner_border(engine, own.owner_guard(owner.labels, owner.further)),
+        owner_border(engine, own.owner_guard(owner.labels, owner.further, owner.memory)),
         loss,
     )
 

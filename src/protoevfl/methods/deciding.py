@@ -11,6 +11,7 @@ from protoevfl.federation.owner import LabelOwner
 from protoevfl.head import HeadNet, probabilities
 from protoevfl.messages import Embed, values
 from protoevfl.method import Asking
+from protoevfl.methods import sealed
 from protoevfl.methods.batch import (
     Batch,
     batch_of,
@@ -49,6 +50,7 @@ def decide(settings: "ProtoEVFL", owner: LabelOwner, f: Tensor, here: Tensor) ->
     """Probabilities (n, Z) of query embeddings f (M, n, d); in open mode a last column for
     "none of these"."""
     many = f.shape[1] >= settings.unseen.least_rows
+    f = sealed.of_one_spread(owner, f)
     if "scores" in owner.memory and settings.unseen.self_training and many:
         return decide_by_batch(settings.unseen, owner, f, here)
     if "linear" in owner.memory:  # tables with every label: methods/joint.py

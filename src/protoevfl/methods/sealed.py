@@ -9,11 +9,15 @@
                         until none can be rebuilt beyond its bound (sealed_grain.py), or refuses
     5  party -> owner   scores x . w, in steps (Embeddings)
 
-Noisy sums are made of all shared rows at once (privacy/summed_rows.py); of exact ones a row of fold
-k is scored without the labels of fold k, a row to be predicted with all of them, so that the owner's
-model learns from honest scores. Two classes need one score: the direction from the
-commoner to the rarer class. An image's layers have scores of their own, and so have all of them
-together: which one to believe is then learnt from exact labels.
+The owner's model must learn from scores that do not contain the row's own label. Of exact sums a
+row of fold k is scored without the labels of fold k, a row to be predicted with all of them. Noisy
+sums are made of all shared rows at once (privacy/summed_rows.py), because noise for every fold would
+cost more than folds are worth: there scores are in units of what a row's own label adds to them on
+average, and the owner, who knows the labels that were summed, takes it off.
+
+Two classes need one score: the direction from the commoner to the rarer class. An image's layers
+have scores of their own, and so have all of them together: which one to believe is then learnt from
+exact labels.
 
 A score of full precision is a fingerprint: a nearest-neighbour decoder reads most categories from
 it (docs/notes/sealed.md). Cut into a few levels (two: one bit per partner and row) it still says
@@ -28,6 +32,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from protoevfl.core import random as rnd
@@ -43,8 +48,10 @@ from protoevfl.messages import (
 )
 from protoevfl.method import Report
 from protoevfl.methods.sealed_grain import (
+    AUDITED,
     MOST_LEVELS,
     Aim,
+    Candidate,
     Grain,
     SealedSettings,
     choose,
@@ -52,11 +59,14 @@ from protoevfl.methods.sealed_grain import (
 )
 from protoevfl.privacy import encrypted_sums as sums_of
 from protoevfl.privacy.gives_away import columns_of
+from protoevfl.privacy.policy import SUMMED
 from protoevfl.privacy.summed_rows import Scale, covariance, folds_at, shrunken
 
 SPREAD = 3.0  # of a score: beside the active party's standardised features it is shrunk less
+LEAST_STEP = 0.1  # of the spread: less is too little to see which level a score reaches
 PREFIX = "sealed."
-SCALE = ("mean", "spread", "root", "length")  # the last two where the sums are noisy
+UNIT = "scores.unit"  # of the owner: what scores of each party (M, K) are multiplied with
+SCALE = ("mean", "spread", "root", "length", "sigma")  # the last three where the sums are noisy
 
 
 # ---------------------------------------------------------------- the party
@@ -189,7 +199,7 @@ def _begin(view: PartyView, sigma: float) -> None:
     memory = view.cohort.memory
     if f"{PREFIX}mean" in memory:
         raise MessageError("the labels of this run were summed already; that is done once")
-    scales = [Scale.of(own, noisy=sigma > 0) for own in view.own]
+    scales = [Scale.of(own, sigma) for own in view.own]
     for name in SCALE if sigma else SCALE[:2]:
         memory[f"{PREFIX}{name}"] = torch.stack([getattr(scale, name) for scale in scales])
 
@@ -219,17 +229,32 @@ def _learn(view: PartyView, sums: Tensor, present: Tensor, settings: SealedSetti
         view.cohort.memory.pop(f"{PREFIX}{name}", None)
     salt = rnd.derive(view.cohort.keys, "sealed scores")
     table = view.cohort.rows
-    chosen = []
+    chosen, units = [], []
     for g in range(view.cohort.size):
         columns = columns_of(view.rows[g], table.spans, table.numbers)
         spread = covariance(own[g])
-        contrasts = _contrasts(*scales[g].means(sums[g]), present[g])  # (F, d, K)
+        noisy = scales[g].root is not None
+        means, counts = scales[g].means(sums[g])
+        contrasts = _contrasts(means, counts, present[g])  # (F, d, K)
+        if noisy:
+            per_label = _per_label(counts[-1, :, 0])
+            believed = scales[g].believed(contrasts[-1], per_label)
+            contrasts = believed @ contrasts
         aim = None
         if table.spans is not None and contrasts.shape[-1] == 1:
             aim = Aim(shrunken(spread), contrasts, spread, own[g], columns, SPREAD)
         plain = _directions(shrunken(spread), contrasts, view.blocks)
         unpushed = with_spread(plain, spread, SPREAD)
-        chosen.append(choose(own[g], columns, unpushed, aim, int(salt[g]), settings))
+        found = choose(own[g], columns, unpushed, aim, int(salt[g]), settings)
+        chosen.append(found)
+        if noisy:
+            part = believed @ scales[g].own_part(own[g]).T @ own[g] / len(own[g])
+            turned = _directions(shrunken(spread), part[None], view.blocks)
+            if aim is not None:
+                plain, turned = (aim.turned(x, found.strength) for x in (plain, turned))
+            added = _own_label(found.directions[-1], plain[-1], turned[0], per_label)
+            sign = _sign(counts[-1, :, 0]) if len(present[g]) == 2 else 1.0
+            units.append(sign * _unit(found, own[g], added))
     grains = [found.grain for found in chosen]
     view.cohort.memory |= {
         f"{PREFIX}directions": torch.stack([found.directions for found in chosen]),
@@ -239,6 +264,8 @@ def _learn(view: PartyView, sums: Tensor, present: Tensor, settings: SealedSetti
         f"{PREFIX}shares": _padded([grain.shares for grain in grains], MOST_LEVELS),
         f"{PREFIX}flip": torch.tensor([grain.flip for grain in grains], dtype=torch.float64),
     }
+    if units:
+        view.cohort.memory[f"{PREFIX}unit"] = torch.stack(units)
 
 
 def _directions(shrunken: Tensor, contrasts: Tensor, blocks: tuple[tuple[int, int], ...]) -> Tensor:
@@ -250,6 +277,37 @@ def _directions(shrunken: Tensor, contrasts: Tensor, blocks: tuple[tuple[int, in
         inside[:, start:end] = torch.linalg.solve(shrunken[start:end, start:end], block)
         parts.append(inside)
     return torch.cat(parts, -1)
+
+
+def _per_label(counts: Tensor) -> Tensor:
+    """How far a label moves contrasts (K,) of classes (Z,) of so many rows, in rows."""
+    return (1 / counts).sum()[None] if len(counts) == 2 else 1 / counts
+
+
+def _own_label(direction: Tensor, plain: Tensor, turned: Tensor, per_label: Tensor) -> Tensor:
+    """What a row's own label adds to its score (K,), on average, before the score is cut.
+
+    direction   (d, K) as it is used
+    plain       (d, K) the same before it was brought to its spread
+    turned      (d, blocks d) what plain would be if the contrasts (d, d) were the mean of a row's part
+                of the sums times the row: their trace is the mean score
+    """
+    width = len(plain)
+    mean = turned.view(width, -1, width).diagonal(dim1=0, dim2=2).sum(-1)  # (blocks,)
+    spread = (direction * plain).sum(0) / plain.square().sum(0).clamp(min=1e-12)
+    added: Tensor = spread * (mean[:, None] * per_label).flatten()
+    return added
+
+
+def _unit(found: Candidate, own: Tensor, added: Tensor) -> Tensor:
+    """What scores (K,) are multiplied with so that a row's own label adds 1, on average over own rows
+    (n, d)."""
+    places = torch.linspace(0, len(own) - 1, min(len(own), AUDITED)).round().long().to(own.device)
+    rows = own[places]
+    scores = rows @ found.directions[-1]
+    step = added.clamp(min=LEAST_STEP * SPREAD)
+    grown = (found.grain(scores, rows) - found.grain(scores - step, rows)).mean(0)
+    return 1 / (grown * added / step).clamp(min=1e-6)
 
 
 def _padded(tensors: list[Tensor], width: int) -> Tensor:
@@ -265,8 +323,12 @@ def _contrasts(means: Tensor, counts: Tensor, present: Tensor) -> Tensor:
     if len(present) > 2:
         centre = (means * shown).sum(1, keepdim=True) / shown.sum(1, keepdim=True).clamp(min=1)
         return torch.where(shown, means - centre, 0.0).mT
-    sign = 1.0 if counts[-1, 1] <= counts[-1, 0] else -1.0  # from the commoner to the rarer
-    return (sign * shown.all(1) * (means[:, 1] - means[:, 0]))[..., None]
+    return (_sign(counts[-1, :, 0]) * shown.all(1) * (means[:, 1] - means[:, 0]))[..., None]
+
+
+def _sign(counts: Tensor) -> float:
+    """Of the contrast of two classes: from the commoner to the rarer."""
+    return 1.0 if counts[1] <= counts[0] else -1.0
 
 
 def _leaving(cohort: Cohort, scores: Tensor, features: Tensor) -> Tensor:
@@ -279,7 +341,10 @@ def _leaving(cohort: Cohort, scores: Tensor, features: Tensor) -> Tensor:
         count = int((~levels[0].isnan()).sum())  # the rest is padding
         parts = (edges[:, : max(0, count - 1)], levels[:, :count], shares[:, :count])
         grain = Grain(*parts, float(flip), int(salt))
-        sent.append(grain(scores[g], features[g]))
+        leaves = grain(scores[g], features[g])
+        if f"{PREFIX}unit" in memory:
+            leaves = leaves * memory[f"{PREFIX}unit"][g]
+        sent.append(leaves)
     return torch.stack(sent).float()
 
 
@@ -304,7 +369,39 @@ def ask_for_scores(owner: LabelOwner) -> Generator[Any, Any, dict[int, Tensor]]:
         rows = len(_shared_labels(owner, m)[0])
         if len(sent) != rows:
             raise MessageError(f"party {m} sent {len(sent)} scores for {rows} rows")
-    return scores
+    return without_own_labels(owner, scores)
+
+
+def without_own_labels(owner: LabelOwner, scores: dict[int, Tensor]) -> dict[int, Tensor]:
+    """Scores (N_m, K) of noisy sums without what the rows' own labels added to them, and of one
+    spread; of exact sums as they are."""
+    summed = owner.memory.get(SUMMED)
+    if summed is None:
+        return scores
+    own = F.one_hot(summed.to(owner.device), owner.classes).float()
+    if owner.classes == 2:
+        own = own[:, 1:]
+    width = next(iter(scores.values())).shape[1] if scores else 1
+    unit = torch.ones(len(owner.parties), width, device=owner.device)
+    honest = {}
+    for m, sent in scores.items():
+        if sent.shape[1] != width or width % own.shape[1]:
+            raise MessageError(f"party {m} sent {sent.shape[1]} scores of a row")
+        rows = _shared_labels(owner, m)[0]
+        varies = sent.std(0) > 0  # a constant holds no label
+        left = sent - own[rows].repeat(1, width // own.shape[1]) * varies
+        unit[m] = SPREAD / left.std(0).clamp(min=0.5)
+        honest[m] = left * unit[m]
+    owner.memory[UNIT] = unit
+    return honest
+
+
+def of_one_spread(owner: LabelOwner, f: Tensor) -> Tensor:
+    """Scores (M, n, d) of rows to be predicted, as far apart as those that were learnt from."""
+    if UNIT not in owner.memory:
+        return f
+    unit = owner.memory[UNIT]
+    return f * F.pad(unit, (0, f.shape[-1] - unit.shape[1]), value=1.0)[:, None]
 
 
 def _shared_labels(owner: LabelOwner, party: int) -> tuple[Tensor, Tensor, Tensor]:

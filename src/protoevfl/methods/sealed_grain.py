@@ -13,7 +13,7 @@ no direction stays within the bounds; then nothing is sent.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -176,6 +176,7 @@ class Candidate:
 
     directions: Tensor
     grain: Grain
+    strength: Mapping[str, float] = field(default_factory=dict)  # of the push from each column
 
 
 def choose(
@@ -243,7 +244,7 @@ def _candidates(
         for _ in range(TURNS if aim is not None else 1):
             grain = Grain.of(own @ directions[-1], cuts, 0.0, salt) if strength else first
             scores = audit.scores(tried, directions, grain)
-            yield Candidate(directions, grain), scores
+            yield Candidate(directions, grain, dict(strength)), scores
             over = [name for name, score in scores.items() if score > 1]
             if not over:
                 break
@@ -289,7 +290,13 @@ class Aim:
         self.covariance, self.spread = covariance, spread
 
     def pushed(self, strength: Mapping[str, float]) -> Tensor:
-        """Woodbury: only the columns that are pushed away from enter a system of equations."""
+        return with_spread(self.turned(self.plain, strength), self.covariance, self.spread)
+
+    def turned(self, plain: Tensor, strength: Mapping[str, float]) -> Tensor:
+        """What A^-1 c (..., d, K) becomes. Woodbury: only the columns that are pushed away from enter
+        a system of equations."""
+        if not strength:
+            return plain
         across, solved, weight = [], [], []
         for name, share in strength.items():
             k, part = self.columns[name]
@@ -299,8 +306,8 @@ class Aim:
             weight += [unit / share] * k.shape[1]
         k, part = torch.cat(across, 1), torch.cat(solved, 1)
         inner = k.T @ part + torch.diag(k.new_tensor(weight))
-        directions = self.plain - part @ torch.linalg.solve(inner, k.T @ self.plain)
-        return with_spread(directions, self.covariance, self.spread)
+        turned: Tensor = plain - part @ torch.linalg.solve(inner, k.T @ plain)
+        return turned
 
 
 def with_spread(directions: Tensor, covariance: Tensor, spread: float) -> Tensor:

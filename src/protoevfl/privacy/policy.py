@@ -12,6 +12,7 @@ are made with exact prototypes, hence with labels. `federation/middleware.py: De
 guards in a simulation; a deployment gives the owner's guard a secret key and a ledger file.
 """
 
+import math
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -40,10 +41,14 @@ from protoevfl.privacy.defences.randomised_response import randomise
 from protoevfl.privacy.defences.release import SENSITIVITY, release
 from protoevfl.privacy.defences.rewrite import permuted, rounded, unpermuted, without_small_classes
 from protoevfl.privacy.ledger import Ledger
+from protoevfl.privacy.summed_rows import COUNT
 from protoevfl.validation import from_dotted
 
 SEALED_EPSILON = 3.0  # of sealed labels where label_epsilon says nothing
-SUM_NOISE = 2.0  # on sealed sums where sum_noise says nothing
+SUM_NOISE = 1.5  # on sealed sums where sum_noise says nothing
+SUMMED = (
+    "guard.summed"  # the labels that noisy sums are made of: what they add to scores is taken off
+)
 MOST_SUMS = 4096  # ciphertexts in one answer: decrypting them takes a minute
 
 
@@ -62,7 +67,7 @@ class PrivacySettings:
     # the paper's noise on prototypes as they are: no guarantee, for its tables
     prototype_kappa: float = 0.0
     label_epsilon: float | None = None  # randomised response on the labels prototypes are made of
-    # on sums of sealed labels, in lengths of a row of norm 1; 2 unless set, images 0
+    # on sums of sealed labels, in lengths of a row of norm 1; 1.5 unless set, images 0
     sum_noise: float | None = None
     # encrypt sealed labels in a simulation too: the same sums, slower; between companies always on
     encrypt: bool = False
@@ -111,7 +116,7 @@ class PrivacySettings:
         protocol, from what they got at the sealed level.
 
         >>> round(PrivacySettings().sealed_bound(2), 3), round(PrivacySettings().sealed_bound(2, 2), 3)
-        (0.638, 0.691)
+        (0.634, 0.686)
         """
         distance = bounds.mu(self.sealed_noise, sum_sensitivity(classes), receivers)
         # of two classes; more of them are no easier to tell apart
@@ -149,7 +154,8 @@ class PrivacySettings:
 def sum_sensitivity(classes: int) -> float:
     """How far one label moves sums of rows of norm at most 1 and the class counts: of two classes
     the sums of one are released, of more those of all but the first."""
-    return 2**0.5 if classes == 2 else 2.0
+    row = math.hypot(1.0, COUNT / encrypted_sums.LARGEST)
+    return row if classes == 2 else 2**0.5 * row
 
 
 @dataclass
@@ -219,6 +225,8 @@ class OwnerGuard:
         counts = torch.bincount(self.labels, minlength=self.classes).to(request.present)
         present = request.present * (counts >= max(1, self.settings.min_class_count))
         sigma = self.settings.sealed_noise
+        if sigma:
+            self.memory[SUMMED] = self.randomised
         if not self.settings.encrypt:
             secret = self._noise_secret(party).hex() if sigma else ""
             self._charge_sums(party, "plain")

@@ -38,7 +38,7 @@ def class_sums(view: View, known: Known) -> dict[str, Guess]:
 
 def equations(features: Tensor, request: OpenLabels, view: View) -> tuple[Tensor, Tensor]:
     """A (N, D) and S (D, Z) of A'W = S from a party's features (N, d) and what it was sent."""
-    levels = Scale.of(features, noisy=request.sigma > 0).levels(features)
+    levels = Scale.of(features, request.sigma).levels(features)
     labels = request.labels[: view.rows].cpu()
     folds = folds_at(request.sigma)
     fold = torch.arange(len(levels)) % folds
