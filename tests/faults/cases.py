@@ -66,8 +66,9 @@ def _next_round(federation: Federation, running: Running, at: int, start: float)
     return None
 
 
-def leftovers(federation: Federation, seconds: float = 20.0) -> list[int]:
-    """Job processes that are still there some time after the run."""
+def leftovers(federation: Federation, seconds: float = 60.0) -> list[int]:
+    """Job processes that are still there some time after the run. Where the hub was killed at the
+    end, a party's job ends 18 to 21 s later, when NVFlare takes the hub for gone."""
     end = time.monotonic() + seconds
     while (left := federation.leftovers()) and time.monotonic() < end:
         time.sleep(0.5)
