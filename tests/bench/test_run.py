@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from protoevfl.bench.run import run
+from protoevfl.bench.run import defences, run
 from protoevfl.bench.world import RunConfig, prepare
 from protoevfl.errors import UserError
 from protoevfl.federation.federation import parties_for, party_key
 from protoevfl.method import Report
 from protoevfl.observer import Observer
+from protoevfl.privacy.policy import PrivacySettings, settings_from
 from protoevfl.rows.sources import load
 from tests.bench.fields import KEYS, METRICS
 from tests.tiny import short
@@ -40,6 +41,13 @@ def test_a_record_is_plain_json(records: list[dict[str, Any]]) -> None:
     for record in records:
         text = json.dumps(record, allow_nan=False)
         assert json.dumps(json.loads(text)) == text
+
+
+def test_a_defence_that_was_turned_off_is_recorded_as_off() -> None:
+    """Sealed sums have noise unless they are told otherwise."""
+    for privacy in (PrivacySettings(), PrivacySettings(sum_noise=0.0, clip=2.0)):
+        assert settings_from(defences(privacy)) == privacy
+    assert "clip" not in defences(PrivacySettings())
 
 
 def test_rates_are_fractions(records: list[dict[str, Any]]) -> None:

@@ -19,6 +19,7 @@ from protoevfl.distributed import choose_device
 from protoevfl.federation.federation import Federation, choose_engine, simulate
 from protoevfl.method import Report, plain_figures
 from protoevfl.observer import SILENT, Observer, Together
+from protoevfl.privacy.policy import PrivacySettings
 from protoevfl.settings.method_choice import privacy_of
 from protoevfl.settings.presets import build
 
@@ -79,7 +80,7 @@ def run(
     }
     described = {
         "settings": asdict(method),  # type: ignore[call-overload]
-        "privacy": {name: value for name, value in asdict(privacy).items() if value},
+        "privacy": defences(privacy),
         "versions": versions(),
     }
     return [
@@ -127,6 +128,12 @@ class _History(Observer):
     @property
     def total(self) -> float:
         return self.last - self.start
+
+
+def defences(privacy: PrivacySettings) -> dict[str, Any]:
+    """What is on, and what was turned off: enough to have the settings back."""
+    unset = asdict(PrivacySettings())
+    return {n: v for n, v in asdict(privacy).items() if v or v != unset[n]}
 
 
 def _device_name(device: str) -> str:
