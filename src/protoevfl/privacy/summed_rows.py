@@ -107,7 +107,8 @@ class Scale:
         assert self.root is not None
         assert self.length is not None
         share = (self.length / (z @ self.root).norm(dim=1, keepdim=True)).clamp(max=1)
-        return z * share
+        part: Tensor = z * share
+        return part
 
 
 def covariance(z: Tensor) -> Tensor:
