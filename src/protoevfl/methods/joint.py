@@ -30,7 +30,6 @@ Without an own model s_z are the log class rates of the shared rows.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,9 +38,8 @@ from torch import Tensor
 
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.methods.own_model import has_own_model, own_scores
+from protoevfl.methods.partner_kernel import MIX, Anchors, Floats, Kernel, Products, Sent
 
-Floats = NDArray[np.float64]
-Sent = Sequence[NDArray[np.floating[Any]]]  # features (n, d) as each partner sent them
 LAMBDAS = np.logspace(2.3, -0.7, 7)
 ALONE = 0.4  # that no partner has anything to say, beforehand
 FAINT = 0.1**0.5  # factor of the features of partners outside a set
@@ -50,73 +48,7 @@ SLOPE, LEVEL = 0.2, 0.2  # what the own model may be off by
 LEAST = 1e-3  # sets of less weight are left out
 MOST_ANCHORS = 2000
 RANK = 200  # directions of the kernel that are used
-MIX = 0.5  # share of the Gaussian kernel
 CHUNK = 8192  # rows predicted at a time
-COLUMNS = 4096  # features multiplied at a time
-
-
-@dataclass(frozen=True)
-class Products:
-    """Rows beside the anchors, partner by partner: all that a kernel needs to know of them."""
-
-    inner: Floats  # (O, m, n) inner products with the anchors
-    squares: Floats  # (O, m) squared lengths
-
-
-@dataclass(frozen=True)
-class Anchors:
-    """The rows learnt from, as the partners sent them."""
-
-    rows: Sent
-
-    def products(self, features: Sent) -> Products:
-        """In double precision, without a wide copy of the features."""
-        inner, squares = [], []
-        for sent, anchors in zip(features, self.rows, strict=True):
-            products, lengths = np.zeros((len(sent), len(anchors))), np.zeros(len(sent))
-            for start in range(0, sent.shape[1], COLUMNS):
-                part = sent[:, start : start + COLUMNS].astype(np.float64)
-                if part.any():  # a partner with few columns has zeros behind them
-                    anchor_part = anchors[:, start : start + COLUMNS].astype(np.float64)
-                    products += part @ anchor_part.T
-                    lengths += (part**2).sum(1)
-            inner.append(products)
-            squares.append(lengths)
-        return Products(np.stack(inner), np.stack(squares))
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """k(x, x') = (1 - mix) x . x' / length + mix exp(-|x - x'|^2 / distance): linear, and near rows
-    alike; x are the features of all partners, each partner's times its factor."""
-
-    factors: Floats  # (O,) squared
-    squares: Floats  # (n,) squared lengths of the anchors
-    distance: float  # median squared distance of the anchors
-    length: float  # mean squared length of the anchors
-    mix: float  # share of the Gaussian kernel
-
-    @classmethod
-    def of(cls, anchors: Products, factors: Floats, mix: float = MIX) -> "Kernel":
-        """`anchors` are the products of the anchors with themselves."""
-        squares = factors @ anchors.squares
-        apart = _apart(squares, squares, np.tensordot(factors, anchors.inner, 1))
-        pairs = apart[np.triu_indices(len(squares), 1)]
-        distance = float(np.median(pairs)) if len(pairs) else 1.0
-        return cls(factors, squares, distance + 1e-9, float(squares.mean()) + 1e-9, mix)
-
-    def __call__(self, rows: Products) -> Floats:
-        """(m, n)."""
-        inner = np.tensordot(self.factors, rows.inner, 1)
-        near = np.exp(-_apart(self.factors @ rows.squares, self.squares, inner) / self.distance)
-        values: Floats = (1 - self.mix) * inner / self.length + self.mix * near
-        return values
-
-
-def _apart(rows: Floats, anchors: Floats, inner: Floats) -> Floats:
-    """Squared distances (m, n) from squared lengths (m,), (n,) and inner products (m, n)."""
-    apart: Floats = rows[:, None] + anchors - 2 * inner
-    return apart
 
 
 @dataclass(frozen=True)
