@@ -285,11 +285,6 @@ class TestEveryLabel:
         next(method.train(label_owner))
         assert not label_owner.cache
 
-    def test_pictures_are_never_sent_as_features(self) -> None:
-        party = Party(quick("proto_evfl"), image_table(), 0)
-        with pytest.raises(UserError, match="these rows are images"):
-            party.handle(SendFeatures())
-
 
 @pytest.mark.parametrize("make", [image_table, column_table])
 @pytest.mark.parametrize("every_label", [False, True])
