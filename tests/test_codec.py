@@ -211,7 +211,10 @@ def test_values_that_are_not_finite_are_refused(value: float) -> None:
 
 
 def head_of(
-    kind: str, version: str | None = "1", scalars: object = None, values: object = None
+    kind: str,
+    version: str | None = str(codec.VERSION),
+    scalars: object = None,
+    values: object = None,
 ) -> str:
     meta = {"type": kind, "version": version, "scalars": json.dumps(scalars or {})}
     return json.dumps({"__metadata__": meta} | ({} if values is None else {"values": values}))
@@ -221,7 +224,8 @@ def head_of(
     "header",
     [
         "[]", "3", "null", '"text"', "{}", '{"__metadata__": 3}', '{"__metadata__": {"type": []}}', "{" * 60_000,
-        head_of("Done", scalars=[1]), head_of("Done", version="2"), head_of("Done", version=None),
+        head_of("Done", scalars=[1]), head_of("Done", version="1"), head_of("Done", version="3"),
+        head_of("Done", version=None),
         head_of("Embed", scalars={"rows": 3}), head_of("Describe", scalars={"groups": True}),
         head_of("Describe", scalars={"groups": 1.5}), head_of("Describe", scalars={"groups": -1}),
         head_of("Describe", scalars={"groups": float("inf")}), head_of("Describe", scalars={"groups": None}),

@@ -17,7 +17,7 @@ from torch import Tensor
 from protoevfl.messages import Message, MessageError
 
 M = TypeVar("M", bound=Message)
-VERSION = 1
+VERSION = 2  # also raised where the same message means something else than before
 MAX_BYTES = 1 << 30
 MAX_HEADER = 1 << 16
 # numbers checked at a time: a check of all at once would take a message's size again

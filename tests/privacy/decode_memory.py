@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from protoevfl.codec import MAX_HEADER, decode, encode
+from protoevfl.codec import MAX_HEADER, VERSION, decode, encode
 from protoevfl.deploy.envelope import Envelope, EnvelopeError, to_facts
 from protoevfl.deploy.seal import MAGIC, seal, unseal
 from protoevfl.messages import (
@@ -34,7 +34,7 @@ from tests.deploy.keyring import keys
 SLACK = 8 << 20  # headers of 64 kB as Python objects, blocks of 1 MB, the allocator's own pages
 LIMIT = 1 << 30
 ASK = Envelope("request", "run-1", "digest", "bank", "shop", round=5, session="s", counter=3)
-META = {"type": "Embeddings", "version": "1", "scalars": "{}"}
+META = {"type": "Embeddings", "version": str(VERSION), "scalars": "{}"}
 
 
 def one_place(sample: bytes) -> bytes:

@@ -46,9 +46,8 @@ from protoevfl.validation import from_dotted
 
 SEALED_EPSILON = 3.0  # of sealed labels where label_epsilon says nothing
 SUM_NOISE = 1.5  # on sealed sums where sum_noise says nothing
-SUMMED = (
-    "guard.summed"  # the labels that noisy sums are made of: what they add to scores is taken off
-)
+# in the owner's memory: the labels noisy sums are made of; what they add to scores is taken off
+SUMMED = "guard.summed"
 MOST_SUMS = 4096  # ciphertexts in one answer: decrypting them takes a minute
 
 
