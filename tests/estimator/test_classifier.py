@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
+from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.inspection import permutation_importance
@@ -88,6 +89,7 @@ def test_clone_and_parameters() -> None:
             "progress": False,
             "decision": "likeliest",
             "parties": None,
+            "classes": None,
         }
     )
     assert other.set_params(seed=5).seed == 5
@@ -356,3 +358,45 @@ def test_what_joining_gains_is_measured_on_other_rows(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="telco is missing"):
         model.measure({name: new[name] for name in ("bank", "insurer")}, truth)
     assert not hasattr(model.fit(x, y), "measured_")
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Pictures of digits as columns of two parties: the upper and the lower half."""
+    pixels, labels = load_digits(return_X_y=True)
+    return {"above": pixels[:, :32], "below": pixels[:, 32:]}, labels
+
+
+def test_classes_without_labels_are_listed_and_found(
+    digits: tuple[dict[str, np.ndarray], np.ndarray], tmp_path: Path
+) -> None:
+    x, y = digits
+    train, new = (
+        {name: t[part] for name, t in x.items()} for part in (slice(400), slice(400, 900))
+    )
+    truth = y[400:900]
+    labels = [None if digit in (0, 6) else digit for digit in y[:400].tolist()]
+    model = ProtoEVFLClassifier(overrides={"warm.epochs": 5}, classes=range(10)).fit(train, labels)
+    assert model.classes_.tolist() == list(range(10))
+    lines = {digit: int((truth == digit).argmax()) for digit in (0, 6)}
+    guess = model.predict(new, examples=lines)
+    assert min((guess[truth == digit] == digit).mean() for digit in (0, 6)) > 0.5
+    model.save(tmp_path / "model")
+    again = ProtoEVFLClassifier.load(tmp_path / "model")
+    assert again.owner_.unseen == model.owner_.unseen == (0, 6)
+    assert again.get_params() == {**model.get_params(), "classes": list(range(10))}
+    with pytest.raises(UserError, match=r"nothing says which rows .* \(0, 6\)"):
+        model.predict(new)
+    with pytest.raises(UserError, match="examples: 3 is no class without a label; 0, 6"):
+        model.predict(new, examples={**lines, 3: 0})
+    with pytest.raises(UserError, match="line 500 of 0 is no row"):
+        model.predict(new, examples={**lines, 0: 500})
+
+
+def test_classes_are_listed_whole() -> None:
+    x, y = data()
+    labels = np.where(y, "yes", "no")
+    with pytest.raises(UserError, match="'no' is not among the classes 'maybe', 'yes'; list every"):
+        ProtoEVFLClassifier(classes=["yes", "maybe"]).fit(x, labels)
+    with pytest.raises(UserError, match="each listed once"):
+        ProtoEVFLClassifier(classes=["yes", "no", "no"]).fit(x, labels)

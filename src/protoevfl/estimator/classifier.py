@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from protoevfl.artifacts.owner import StoredOwner, TestRows
 from protoevfl.artifacts.party import StoredParty
 from protoevfl.distributed import choose_device
-from protoevfl.errors import UserError
+from protoevfl.errors import UserError, listed
 from protoevfl.estimator.card import card
 from protoevfl.estimator.figures import known_codes, measured
 from protoevfl.estimator.new_rows import embed
@@ -38,6 +38,7 @@ from protoevfl.estimator.one_table import (
 )
 from protoevfl.estimator.saved import open_model, restore, write_model
 from protoevfl.observer import for_a_fit
+from protoevfl.pipeline.prepare import absent_classes
 from protoevfl.pipeline.train import Trained, train
 from protoevfl.rows.encoders import Encoder, ImageEncoder
 from protoevfl.rows.ids import IdRules
@@ -69,6 +70,8 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     parties          for one table instead of one per party: {name: its columns}, by name or number;
                      the first party holds the labels, columns of nobody are left out. A number
                      deals the columns out to so many parties
+    classes          all classes, where some have no label: these are looked for among the rows to
+                     be predicted, of which there must be 200 or more at once
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         progress: bool | str = "auto",
         decision: str | Mapping[Any, float] = "likeliest",
         parties: Split | None = None,
+        classes: Sequence[Any] | None = None,
     ) -> None:
         self.method = method
         self.preset = preset
@@ -90,6 +94,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.progress = progress
         self.decision = decision
         self.parties = parties
+        self.classes = classes
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -122,7 +127,7 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         has = who_has(tables, present)
         rows = has.shape[1]
         codes, own_codes, self.classes_ = class_numbers(
-            labels, rows, pool_labels, pools or {}, next(iter(tables))
+            labels, rows, pool_labels, pools or {}, next(iter(tables)), self.classes
         )
         self._label().rule([str(c) for c in self.classes_])  # refuses what is no class
         kinds = RowKinds.of(has, codes)
@@ -146,12 +151,15 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device = choose_device(self.device)
         active = next(iter(prepared.values()))[1]
         own, further = own_rows(active, kinds, codes, own_codes)
+        shared = torch.from_numpy(codes[kinds.aligned])
+        known = shared if own is None else own.labels[own.labels >= 0]
         with for_a_fit(self.progress) as observer:
             trained = train(
                 method,
                 [t for _, t in prepared.values()],
-                torch.from_numpy(codes[kinds.aligned]),
+                shared,
                 len(self.classes_),
+                unseen=absent_classes(known, len(self.classes_)),
                 own=own,
                 further=further,
                 privacy=privacy,
@@ -230,23 +238,65 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @value_errors()
     def predict_proba(
-        self, X: Any, present: Mapping[str, Any] | None = None
+        self,
+        X: Any,
+        present: Mapping[str, Any] | None = None,
+        examples: Mapping[Any, int] | None = None,
     ) -> NDArray[np.float64]:
         """(n, classes) from the parties given; `present` {name: (n,) true or false} says which rows
-        each one has. Rows are in the order of the first table."""
+        each one has. Rows are in the order of the first table.
+
+        examples   {class: line of X} of classes without a label, of which two or more are only
+                   groups in no known order without it
+        """
         check_is_fitted(self, "owner_")
         tables, _, masks = self._tables(X, None, present, reset=False)
         sent = embed(self, tables, masks)
         if sent.present.shape[1] and not bool(sent.present.any(0).all()):
             row = int((~sent.present.any(0)).nonzero()[0])
             raise UserError(f"no party has row {row}; leave such rows out")
-        p = self.owner_.probabilities(sent.embeddings, sent.present, sent.own).double()
+        shown = self._shown(examples or {}, sent.present)
+        p = self.owner_.probabilities(sent.embeddings, sent.present, sent.own, shown).double()
         rates: NDArray[np.float64] = (p / p.sum(1, keepdim=True)).numpy()
         return rates
 
-    def predict(self, X: Any, present: Mapping[str, Any] | None = None) -> NDArray[Any]:
-        """(n,) classes, as the labels spelt them."""
-        probabilities = torch.from_numpy(self.predict_proba(X, present))
+    def _shown(self, examples: Mapping[Any, int], present: torch.Tensor) -> dict[int, int]:
+        """{class number: line} of examples, each of a class without a label and a line that all
+        parties have."""
+        without = {self.classes_[z].item(): z for z in self.owner_.unseen}
+        everybody = present.all(0)
+        for name, line in examples.items():
+            if name not in without:
+                raise UserError(
+                    f"examples: {name!r} is no class without a label; "
+                    f"{listed([repr(one) for one in without]) or 'this model has none'}"
+                )
+            if not 0 <= line < len(everybody) or not bool(everybody[line]):
+                raise UserError(
+                    f"examples: line {line} of {name!r} is no row of this table that all parties "
+                    "have"
+                )
+        return {without[name]: int(line) for name, line in examples.items()}
+
+    @value_errors()
+    def predict(
+        self,
+        X: Any,
+        present: Mapping[str, Any] | None = None,
+        examples: Mapping[Any, int] | None = None,
+    ) -> NDArray[Any]:
+        """(n,) classes, as the labels spelt them; the arguments as in `predict_proba`."""
+        check_is_fitted(self, "owner_")
+        nameless = [
+            z for z in self.owner_.unseen if self.classes_[z].item() not in (examples or {})
+        ]
+        if len(nameless) > 1:
+            names = listed([repr(self.classes_[z].item()) for z in nameless])
+            raise UserError(
+                f"nothing says which rows are of which class without a label ({names}): give "
+                "examples={class: line of X}, or take the groups from predict_proba"
+            )
+        probabilities = torch.from_numpy(self.predict_proba(X, present, examples))
         labels: NDArray[Any] = self.classes_[self.owner_.choose(probabilities).numpy()]
         return labels
 

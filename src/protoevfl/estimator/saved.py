@@ -30,7 +30,11 @@ def write_model(model: Any, path: Path, overwrite: bool) -> None:
         "features": {"count": model.n_features_in_, "names": names},
         "cost": model.cost_,
         "measured": getattr(model, "measured_", None),
-        "parameters": {**model.get_params(deep=False), "parties": _plain(model.parties)},
+        "parameters": {
+            **model.get_params(deep=False),
+            "parties": _plain(model.parties),
+            "classes": None if model.classes is None else np.asarray(model.classes).tolist(),
+        },
     }
     write_run(path, parties, model.owner_, facts)
 

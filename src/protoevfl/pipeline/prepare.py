@@ -85,7 +85,7 @@ class Prepared:
     @property
     def unseen(self) -> tuple[int, ...]:
         """Classes that the configuration lists and no label shows."""
-        return _absent_classes(self.known_labels, len(self.classes))
+        return absent_classes(self.known_labels, len(self.classes))
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Sharing:
         return np.flatnonzero(has.any(0) & ~has.all(0))
 
 
-def _absent_classes(known: Tensor, classes: int) -> tuple[int, ...]:
+def absent_classes(known: Tensor, classes: int) -> tuple[int, ...]:
     """Classes that none of the known labels (n,) shows."""
     counts = torch.bincount(known.cpu(), minlength=classes)
     return tuple((counts == 0).nonzero()[:, 0].tolist())

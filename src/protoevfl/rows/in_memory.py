@@ -1,7 +1,7 @@
 """Tables in memory as what training needs: names, class numbers, encoders, party tables."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,18 +46,20 @@ def named(parties: Any, least: int = 2) -> dict[str, Any]:
     return tables
 
 
-def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """(n,) class numbers, -1 for None or NaN, and the classes in order."""
+def encode_labels(
+    labels: Any, rows: int, listed: Sequence[Any] | None = None
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """(n,) class numbers, -1 for None or NaN, and the classes in order: those that occur, or all
+    that are `listed`."""
     values = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
     if values.shape != (rows,):
         raise UserError(
             f"labels must be one value per row ({rows}), not of the shape {values.shape}"
         )
     gone = np.array([v is None or v != v for v in values.tolist()], np.bool_)
+    known = values[~gone]
     try:
-        classes = np.unique(
-            values[~gone] if values.dtype.kind != "O" else np.array(values[~gone].tolist())
-        )
+        classes = np.unique(known if values.dtype.kind != "O" else np.array(known.tolist()))
     except TypeError:
         raise UserError("labels mix texts and numbers; use one kind") from None
     if classes.dtype.kind == "f" and np.isinf(classes).any():
@@ -77,20 +79,42 @@ def encode_labels(labels: Any, rows: int) -> tuple[NDArray[np.int64], NDArray[An
     if twins := spelt_alike([str(name) for name in classes]):
         text = f"the labels {' and '.join(map(repr, twins))} are different classes; is that meant?"
         warnings.warn(text, UserWarning, stacklevel=3)
+    if listed is not None:
+        classes = _all_listed(classes, listed)
     codes = np.full(rows, -1, np.int64)
-    codes[~gone] = np.searchsorted(classes, values[~gone].astype(classes.dtype))
+    codes[~gone] = np.searchsorted(classes, known.astype(classes.dtype))
     return codes, classes
 
 
+def _all_listed(occur: NDArray[Any], listed: Sequence[Any]) -> NDArray[Any]:
+    """The listed classes in order; those that occur must be among them."""
+    classes = np.unique(np.asarray(listed))
+    names = classes.tolist()
+    if classes.dtype.kind not in "iubU" or len(names) != len(listed):
+        raise UserError("classes must be different texts or whole numbers, each listed once")
+    if stray := [name for name in occur.tolist() if name not in names]:
+        raise UserError(
+            f"the label {stray[0]!r} is not among the classes {', '.join(map(repr, names))}; list "
+            "every class, or leave classes out to take those that occur"
+        )
+    return classes
+
+
 def class_numbers(
-    labels: Any, rows: int, pool_labels: Any, pools: Mapping[str, Any], active: str
+    labels: Any,
+    rows: int,
+    pool_labels: Any,
+    pools: Mapping[str, Any],
+    active: str,
+    listed: Sequence[Any] | None = None,
 ) -> tuple[Places, Places | None, NDArray[Any]]:
     """Class numbers of the shared rows and of the first party's pool, and the classes of both.
 
     active   the name of the first party, whose pool the labels belong to
+    listed   all classes, where some have no label; else those that occur
     """
     if pool_labels is None:
-        codes, classes = encode_labels(labels, rows)
+        codes, classes = encode_labels(labels, rows, listed)
         return codes, None, classes
     if pools.get(active) is None:
         raise UserError(f"pool_labels belong to the pool of {active}, which pools does not have")
@@ -100,7 +124,7 @@ def class_numbers(
     both = [*np.asarray(labels, object).tolist(), *np.asarray(pool_labels, object).tolist()]
     if len(both) != rows + more:
         raise UserError(f"pool_labels must be one value per row of the pool ({more})")
-    codes, classes = encode_labels(np.array(both, object), rows + more)
+    codes, classes = encode_labels(np.array(both, object), rows + more, listed)
     return codes[:rows], codes[rows:], classes
 
 
