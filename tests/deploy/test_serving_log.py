@@ -78,3 +78,19 @@ def test_a_day_ends(tmp_path: Path) -> None:
     later = opened(tmp_path, now=25 * 3600.0)
     assert later.used() == (0, 0)
     later.enter(KEYS, "embedding", "run", DayLimits(1, 3))
+
+
+def test_a_day_takes_one_entry_a_minute(tmp_path: Path) -> None:
+    """However many requests there are; none is forgotten before its 24 hours are over."""
+    now = 0.0
+    log = ServingLog(RowLedger(tmp_path, "bank", LIMITS, lambda: now), lambda: now)
+    for second in range(150):
+        now = float(second)
+        log.enter(KEYS[:0], "embedding", "run", WIDE)
+    assert log.used() == (150, 0)
+    assert len(log.today) == 3
+    for later, requests in ((60.0, 150 - 60), (120.0, 150 - 120), (180.0, 0)):
+        now = 24 * 3600.0 + later - 1
+        assert log.used()[0] > requests
+        now += 1
+        assert log.used() == (requests, 0)

@@ -25,6 +25,7 @@ from protoevfl.deploy.row_ledger import DAY_S, FORMS, Keys, LimitError, RowLedge
 
 _HEAD = struct.Struct(">dIHB")
 _CRC = struct.Struct(">I")
+MINUTE_S = 60.0
 MOST_RECORDS = 5_000  # in the log before they are entered in the ledger
 
 
@@ -75,7 +76,7 @@ class ServingLog:
 
     ledger: RowLedger
     clock: Callable[[], float] = time.time
-    today: deque[tuple[float, int, int]] = field(default_factory=deque)  # (time, requests, rows)
+    today: deque[tuple[float, int, int]] = field(default_factory=deque)  # (until, requests, rows)
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -94,7 +95,7 @@ class ServingLog:
         self._file: BinaryIO = self._opened()
 
     def used(self) -> tuple[int, int]:
-        """(requests, rows) in the last 24 hours."""
+        """(requests, rows) in the last 24 hours, or up to a minute longer."""
         since = self.clock() - DAY_S
         while self.today and self.today[0][0] <= since:
             _, requests, rows = self.today.popleft()
@@ -102,7 +103,12 @@ class ServingLog:
         return self._sums
 
     def _note(self, when: float, requests: int, rows: int) -> None:
-        self.today.append((when, requests, rows))
+        """One entry for each minute, so that a day needs the same memory however many ask."""
+        if self.today and when < self.today[-1][0]:
+            until, before, rows_before = self.today.pop()
+            self.today.append((until, before + requests, rows_before + rows))
+        else:
+            self.today.append((when + MINUTE_S, requests, rows))
         self._sums = (self._sums[0] + requests, self._sums[1] + rows)
 
     def enter(self, keys: Keys, form: str, run: str, limits: DayLimits) -> None:
