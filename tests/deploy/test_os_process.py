@@ -2,6 +2,7 @@
 listen are killed."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from protoevfl.deploy import os_process
 
@@ -58,3 +60,32 @@ def test_a_stopped_and_deaf_process_ends_all_the_same() -> None:
     process.send_signal(signal.SIGSTOP)
     os_process.end([psutil.Process(process.pid)], seconds=0.5)
     assert os_process.born(process.pid) is None
+
+
+THREADS_ALLOCATE = """
+import ctypes, sys, threading
+from protoevfl.deploy.os_process import share_heaps
+if sys.argv[1] == "shared": share_heaps()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+together = threading.Barrier(8)
+def allocate():
+    together.wait()
+    for size in range(1000, 2000): libc.malloc(ctypes.c_size_t(size))
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc.malloc_stats()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="heaps of threads are glibc's")
+def test_threads_share_two_heaps() -> None:
+    def heaps(how: str) -> int:
+        command = [sys.executable, "-c", THREADS_ALLOCATE, how]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stderr.count(
+            "Arena "
+        )
+
+    assert heaps("shared") <= os_process.MOST_ARENAS < heaps("as they come")

@@ -18,6 +18,7 @@ from protoevfl.deploy.durable import DiskError
 from protoevfl.deploy.envelope import MAX_BODY, Envelope
 from protoevfl.deploy.host import LONGEST_REASON, RefusedError, public
 from protoevfl.deploy.kit import Kit, open_kit
+from protoevfl.deploy.os_process import share_heaps
 from protoevfl.deploy.policy import Policy
 from protoevfl.deploy.relay import SERVING
 from protoevfl.deploy.review import ledger_of
@@ -192,6 +193,7 @@ class Diary:
 
 def main(folder: str) -> None:
     """Answers on standard input and output until the main process ends."""
+    share_heaps()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     outgoing = os.fdopen(os.dup(1), "wb", buffering=1 << 16)
     os.dup2(2, 1)  # whatever prints must not stand between the frames

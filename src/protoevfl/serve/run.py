@@ -12,6 +12,7 @@ from typing import Any
 
 from protoevfl.deploy import durable
 from protoevfl.deploy.kit import Kit
+from protoevfl.deploy.os_process import share_heaps
 from protoevfl.deploy.relay import Line
 from protoevfl.deploy.standing_active import StandingActive, serve_spec
 from protoevfl.errors import UserError
@@ -124,6 +125,7 @@ def serve(kit: Kit, run: str, where: Listening, settings: Settings, cache_s: flo
     import uvicorn
 
     where.check()
+    share_heaps()
     torch.set_num_threads(1)
     callers = api_keys.Callers(kit.folder / api_keys.FILE)
     if not callers.entries():
