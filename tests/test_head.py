@@ -178,6 +178,16 @@ class TestTraining:
         first, second = (train_head(keys(E), f, labels, Z, QUICK).state_dict() for _ in range(2))
         assert all(torch.equal(first[name], second[name]) for name in first)
 
+    def test_more_classes_get_more_epochs_where_they_ask_for_more(self) -> None:
+        f, labels = data()
+
+        def trained(**more: float) -> torch.Tensor:
+            settings = replace(QUICK, **more)  # type: ignore[arg-type]
+            return head.probabilities(train_head(keys(E), f, labels, Z, settings), f)
+
+        assert torch.equal(trained(epochs_per_class=2), trained(epochs=2 * Z))
+        assert torch.equal(trained(epochs=3 * Z, epochs_per_class=2), trained(epochs=3 * Z))
+
     def test_members_are_those_trained_alone(self) -> None:
         f, labels = data()
         together = train_head(keys(E), f, labels, Z, QUICK)

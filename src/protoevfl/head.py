@@ -35,6 +35,7 @@ class HeadSettings:
     adaptor: bool = True
     rank: int = 16  # of the adaptor's update; 0: full (the paper's)
     epochs: int = 100
+    epochs_per_class: float = 0.0  # as many epochs as classes ask for, where that is more
     batch: int = 64
     lr: float = 1e-3
     weight_decay: float = 1e-2
@@ -312,7 +313,7 @@ def _train(tasks: Sequence[HeadTask], start: HeadNet | None = None) -> HeadNet:
         net.parameters(),
         keys,
         rows,
-        epochs=s.epochs,
+        epochs=max(s.epochs, round(s.epochs_per_class * y.shape[-1])),
         batch=s.batch,
         lr=s.lr,
         weight_decay=s.weight_decay,

@@ -9,6 +9,7 @@ from protoevfl.core import novelty
 from protoevfl.messages import Statistics
 from protoevfl.methods import unseen
 from protoevfl.methods.proto_evfl import ProtoEVFL
+from protoevfl.settings.method_choice import choose_method
 from tests.methods.three_classes import D, M, Z, owner, rows
 
 
@@ -80,6 +81,15 @@ def test_without_the_slot_a_class_that_lacks_labels_is_left_alone() -> None:
         assert unseen.lacking(me, on.unseen)
         assert not unseen.lacking(me, off.unseen)
     assert not unseen.lacking(owner(torch.tensor([0, 1, 2])), on.unseen)
+
+
+def test_tables_look_for_a_class_without_labels_and_not_for_one_with_a_few() -> None:
+    """Rows of a table are at their natural rates, which looking in the batch would even out."""
+    for kind, looks in (("table", False), ("images", True)):
+        settings = choose_method("proto_evfl", "default", kind, {}).unseen  # type: ignore[attr-defined]
+        few, none = torch.tensor([0] * 90 + [1] * 90 + [2]), torch.tensor([0, 1])
+        assert unseen.lacking(owner(few, rare=(2,)), settings) is looks
+        assert unseen.lacking(owner(none, unseen=(2,)), settings)
 
 
 def described(pool: torch.Tensor, aligned: torch.Tensor, least: int) -> Statistics:

@@ -132,6 +132,7 @@ def test_random_rows_have_the_party_s_shape_and_kind() -> None:
         ("epochs", 3, 1),
         ("warm.epochs", 0, 0),
         ("rounds.count", 4, 4),
+        ("head.epochs_per_class", 6.0, 0.75),
         ("head.lr", 0.1, 0.1),
     ],
 )

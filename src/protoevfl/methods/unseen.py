@@ -30,6 +30,9 @@ class UnseenSettings:
     pool_rows: int = 10_000  # at most so many pool rows are looked at
     groups: int = 8  # clusters within which novelty is centred
     slot: bool = True  # off: classes that lack labels are left alone, to compare with
+    few_labels: bool = (
+        True  # off: a class with a few labels is no reason to look, one without any is
+    )
     batch: bool = True  # look again in the rows to be predicted
     # what a row of the batch counts against an aligned one, before classes are made equal
     self_training: float = 0.0
@@ -104,7 +107,7 @@ def lacking(owner: LabelOwner, settings: UnseenSettings) -> bool:
     A class with few labels among the shared rows lacks none where the active party's other rows
     show it.
     """
-    few = {*owner.unseen, *owner.rare}
+    few = {*owner.unseen, *(owner.rare if settings.few_labels else ())}
     if owner.own is not None:
         known = owner.own.labels[owner.own.labels >= 0]
         few -= set((torch.bincount(known) >= FEW).nonzero()[:, 0].tolist())

@@ -219,7 +219,10 @@ class _Clock:
 
 
 def _less(name: str, value: Any, shorter: int) -> Any:
-    whole = name.rpartition(".")[2] == "epochs" and isinstance(value, int)
+    field = name.rpartition(".")[2]
+    if field == "epochs_per_class":
+        return value / shorter
+    whole = field == "epochs" and isinstance(value, int)
     return max(1, round(value / shorter)) if whole and value else value
 
 
