@@ -53,7 +53,9 @@ def test_a_number_s_upper_figure_is_rarely_below_what_other_people_give_away() -
 
 
 def test_levels_are_the_nearest_and_draws_repeat_for_the_same_row() -> None:
-    scores = torch.cat([torch.randn(500) - 3, torch.randn(100) + 3])[:, None].double()
+    source = torch.Generator().manual_seed(0)
+    groups = (torch.randn(500, generator=source) - 3, torch.randn(100, generator=source) + 3)
+    scores = torch.cat(groups)[:, None].double()
     grain = Grain.of(scores, GROUPS, 0.0, 1)
     torch.testing.assert_close(
         grain.levels[0], torch.stack([scores[:500].mean(), scores[500:].mean()]), atol=0.1, rtol=0
