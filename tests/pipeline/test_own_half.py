@@ -24,14 +24,14 @@ def test_few_numbers_give_away_less_than_features(config: Config) -> None:
 
 
 def test_an_owner_that_steers_sealed_scores_stays_within_the_bounds(config: Config) -> None:
-    """Whatever column its labels are made of: .4 of a number, .5 of a category, and the slack of a
+    """Whatever column its labels are made of: .3 of a number, .5 of a category, and the slack of a
     few hundred rows. Without steering the bounds themselves are shown."""
     method, privacy = method_and_privacy(config)
     file = resolve(config)["insurer"]
     measured = of_file(file, method, privacy)["sealed"]
     encoder = fit_encoder(file.info.path, file.spec, None)
     bounds = by_level(encoder, file.info.path, method, privacy)["sealed"]
-    assert bounds == {"premium": 0.4, "claims": 0.4, "bonus": 0.4, "region": 0.5}
+    assert bounds == {"premium": 0.3, "claims": 0.3, "bonus": 0.3, "region": 0.5}
     assert min(measured.values()) > 0.05  # each column was steered to
     assert all(measured[name] < bound + 0.1 for name, bound in bounds.items())
 

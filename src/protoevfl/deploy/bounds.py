@@ -72,7 +72,7 @@ BOUNDS: Mapping[str, Bounds] = {
         "unseen.pool_rows": (100, 100_000),
         "unseen.groups": (1, 32),
         "sealed.levels": (2, 5),
-        "sealed.most_of_number": (0.0, 0.5),
+        "sealed.most_of_number": (0.0, 0.3),
         "sealed.most_of_category": (0.0, 0.5),
     },
     # made-up numbers: nothing of the party is in them, the size is bounded by max_message_mb

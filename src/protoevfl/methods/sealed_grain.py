@@ -43,6 +43,7 @@ FIRST_PUSH, PUSH, TURNS = 0.06, 1.3, 22  # gamma in units of 1 / k' A^-1 k: firs
 LEAST_KEPT = 0.02  # squared correlation with the exact score under which sending says nothing
 AUDITED = 20_000  # own rows on which a party measures what scores give away
 MOST_PATTERNS = 64  # of what is sent, up to which the best decoder is known; else by experiment
+ERRORS = 2.0  # standard errors that a number's R^2 on own rows stays below its bound: others differ
 LEAST_OF_VALUE = 10  # rows of a category's value under which it is not counted
 
 
@@ -51,7 +52,7 @@ class SealedSettings:
     """The sealed level: what a party sends are scores, after it has audited itself."""
 
     levels: int = MOST_LEVELS  # most values a score can take; 0: any
-    most_of_number: float = 0.4  # R^2 of any number that may be rebuilt from what is sent
+    most_of_number: float = 0.3  # R^2 of any number that may be rebuilt from what is sent
     most_of_category: float = 0.5  # of the way from chance to certainty, for any category
 
     def __post_init__(self) -> None:
@@ -366,7 +367,7 @@ class Audit:
         place = _patterns(sent)
         if int(place.max()) >= MOST_PATTERNS:
             return gives_away(self.columns, sent)
-        return {name: best_guess(column, place) for name, column in self.columns.items()}
+        return {name: best_guess(column, place, ERRORS) for name, column in self.columns.items()}
 
 
 def _patterns(sent: Tensor) -> Tensor:
@@ -379,10 +380,14 @@ def _patterns(sent: Tensor) -> Tensor:
     return place
 
 
-def best_guess(column: Tensor, place: Tensor) -> float:
+def best_guess(column: Tensor, place: Tensor, errors: float = 0.0) -> float:
     """What the best of all decoders rebuilds of a column where only `place` (n,), one of a few
     patterns, is sent: the mean of each pattern, or the value that has the largest share of its rows
-    there. R^2, or the way from chance to certainty; pixels (n, p) together."""
+    there. R^2, or the way from chance to certainty; pixels (n, p) together.
+
+    errors   standard errors that are added to R^2: what it may be on other people. A category's rare
+             values would have errors as large as the bound, so it has none
+    """
     count = int(place.max()) + 1
     if not column.is_floating_point():
         codes = torch.unique(column, return_inverse=True)[1]
@@ -391,12 +396,16 @@ def best_guess(column: Tensor, place: Tensor) -> float:
         often = table[table.sum(1) >= LEAST_OF_VALUE]
         if len(often) < 2:
             return 0.0
-        recall = (often / often.sum(1, keepdim=True)).amax(0).sum() / len(often)
+        rows = often.sum(1)
+        recall = (often / rows[:, None]).amax(0).sum() / len(often)
         return float((recall - 1 / len(often)) / (1 - 1 / len(often)))
     x = column.double().reshape(len(column), -1)
-    total = (x - x.mean(0)).square().sum()
-    if total <= 1e-9 * len(x):
+    spread = (x - x.mean(0)).square().sum(1)
+    if spread.sum() <= 1e-9 * len(x):
         return 0.0
     sums = x.new_zeros(count, x.shape[1]).index_add(0, place, x)
     means = sums / torch.bincount(place, minlength=count)[:, None]
-    return float(1 - (x - means[place]).square().sum() / total)
+    missed = (x - means[place]).square().sum(1)
+    left = missed.sum() / spread.sum()
+    error = (missed - left * spread).square().sum().sqrt() / spread.sum()  # of a ratio of means
+    return min(1.0, float(1 - left + errors * error))

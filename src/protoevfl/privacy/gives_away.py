@@ -119,7 +119,8 @@ def _decoded(x: Tensor, y: Tensor, fold: Tensor) -> list[Tensor]:
                 root: Tensor = torch.linalg.cholesky(
                     gram + strength * torch.eye(len(a), dtype=x.dtype)
                 )
-                guesses.append(mean + across @ torch.cholesky_solve(y[train] - mean, root))
+                weights = torch.cholesky_solve(across.T, root).T  # fewer than targets of a picture
+                guesses.append(mean + weights @ (y[train] - mean))
         near = torch.cdist(query, a).topk(max(NEIGHBOURS), 1, largest=False).indices
         guesses += [y[train][near[:, :count]].mean(1) for count in NEIGHBOURS]
         for whole, guess in zip(rebuilt, guesses, strict=True):
