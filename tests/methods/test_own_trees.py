@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from protoevfl.methods import boosting, forest, own_trees
-from protoevfl.methods.own_trees import BOOSTING, FOREST, fit_trees, tree_scores, weigh
+from protoevfl.methods.own_trees import FOREST, fit_trees, tree_scores, weigh
 
 FEW_TREES = ({"learning_rate": 0.3, "max_iter": 10}, {"learning_rate": 0.1, "max_iter": 5})
 
@@ -100,15 +100,13 @@ def test_the_kept_tensors_are_the_weighted_models(
 
 
 def test_kinds_without_weight_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_trees, "BOOSTING", FEW_TREES)
     x, y, fold = rows(300, 2)
-    whole = [0.5, 0.5, 0.3], 0.0
-    sizes = {}
-    for kept_kinds in ([1, 1, 1], [1, 0, 0], [0, 0, 1]):
-        weights = [w * k for w, k in zip(whole[0], kept_kinds, strict=True)], 0.0
-        monkeypatch.setattr(own_trees, "weigh", lambda scores, labels, w=weights: w)
+    nodes = {}
+    for weights in ([0.5, 0.5, 0.3], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]):
+        monkeypatch.setattr(own_trees, "weigh", lambda scores, labels, w=weights: (w, 0.0))
         kept, _ = fit_trees(x, y, fold, 2, 3)
-        sizes[tuple(kept_kinds)] = kept["leaf"].shape[1]
-        assert any(name.startswith(FOREST) for name in kept) == bool(kept_kinds[2])
+        nodes[tuple(weights)] = kept["leaf"].shape[1]
+        assert any(name.startswith(FOREST) for name in kept) == bool(weights[-1])
         assert tree_scores(kept, x).isfinite().all()
-    assert sizes[1, 0, 0] < sizes[1, 1, 1]
-    assert len(BOOSTING) == 2
+    assert nodes[1.0, 0.0, 0.0] < nodes[0.5, 0.5, 0.3]

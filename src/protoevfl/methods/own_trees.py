@@ -22,6 +22,7 @@ from torch import Tensor
 from protoevfl.methods import boosting, forest
 
 BOOSTING: tuple[dict[str, Any], ...] = (
+    {"learning_rate": 0.06, "max_iter": 100},
     {
         "learning_rate": 0.08,
         "max_iter": 120,
