@@ -17,7 +17,7 @@ from protoevfl.deploy.job_file import complete
 from protoevfl.deploy.lead import LostError
 from protoevfl.deploy.secret import run_seed
 from protoevfl.deploy.spec import JobSpec
-from protoevfl.methods import own_model
+from protoevfl.methods import own_trees
 from protoevfl.methods.sealed import UNIT
 from protoevfl.pipeline.predict import predict, write_predictions
 from protoevfl.pipeline.simulate import train_files
@@ -42,7 +42,7 @@ SPEC = complete(
 
 @pytest.fixture(autouse=True)
 def _few_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_model, "BOOSTING", ({"max_iter": 5, "min_samples_leaf": 5},))
+    monkeypatch.setattr(own_trees, "BOOSTING", ({"max_iter": 5, "min_samples_leaf": 5},))
 
 
 def companies(folder: Path, spec: JobSpec = SPEC) -> Companies:

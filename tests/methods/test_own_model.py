@@ -12,15 +12,15 @@ from torch import Tensor
 
 from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner, OwnRows
-from protoevfl.methods import boosting, own_model
+from protoevfl.methods import boosting, forest, own_trees
 from protoevfl.methods.own_model import (
-    FLOOR,
     OwnModelSettings,
     folds,
     has_own_model,
     own_scores,
     train_own_model,
 )
+from protoevfl.methods.own_trees import FLOOR
 
 SHARED = 40
 FEW_TREES = ({"learning_rate": 0.3, "max_iter": 10}, {"learning_rate": 0.1, "max_iter": 5})
@@ -29,7 +29,7 @@ TINY = OwnModelSettings(members=3, steps=30, batch=64, width=16)
 
 @pytest.fixture(autouse=True)
 def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_model, "BOOSTING", FEW_TREES)
+    monkeypatch.setattr(own_trees, "BOOSTING", FEW_TREES)
 
 
 def data(count: int, seed: int, classes: int = 3, shift: float = 2.0) -> tuple[Tensor, Tensor]:
@@ -81,27 +81,30 @@ def test_the_member_that_scores_a_shared_row_has_not_learnt_from_it(
 ) -> None:
     """By construction: every row is recognised by its values in what each fit was given."""
     learnt_from: list[set[float]] = []
-    fit = boosting.fit_boosting
 
-    def spy(x, y, seed, settings):  # type: ignore[no-untyped-def]
-        model = fit(x, y, seed, settings)
-        model.names = set(x[:, 0].tolist())
-        learnt_from.append(model.names)
-        ask = model.predict_proba
+    def spied(fit):  # type: ignore[no-untyped-def]
+        def spy(x, y, *others, **settings):  # type: ignore[no-untyped-def]
+            model = fit(x, y, *others, **settings)
+            model.names = set(x[:, 0].tolist())
+            learnt_from.append(model.names)
+            ask = model.predict_proba
 
-        def predict(rows):  # type: ignore[no-untyped-def]
-            assert model.names.isdisjoint(rows[:, 0].tolist())
-            return ask(rows)
+            def predict(rows):  # type: ignore[no-untyped-def]
+                assert model.names.isdisjoint(rows[:, 0].tolist())
+                return ask(rows)
 
-        model.predict_proba = predict
-        return model
+            model.predict_proba = predict
+            return model
 
-    monkeypatch.setattr(boosting, "fit_boosting", spy)
+        return spy
+
+    monkeypatch.setattr(boosting, "fit_boosting", spied(boosting.fit_boosting))
+    monkeypatch.setattr(forest, "fit_forest", spied(forest.fit_forest))
     owner, y, _ = trained()
     assert owner.own is not None
-    assert len(learnt_from) == 6  # five members, and the other setting once
+    assert len(learnt_from) == 15  # five members of each of three kinds
     for value in owner.own.rows[:, 0].tolist():
-        assert sum(value in names for names in learnt_from[1:]) in (4, 5)
+        assert sum(value in names for names in learnt_from) == 12
     assert owner.memory["own.shared"].shape == (SHARED, 3)
     held_out = owner.memory["own.shared"].argmax(1) == y[:SHARED]
     assert held_out.float().mean() > 0.5  # chance is a third

@@ -99,6 +99,26 @@ def _padded(tensor: Tensor, length: int, name: str) -> Tensor:
     return torch.nn.functional.pad(tensor, (0, length - len(tensor)), value=fill)
 
 
+def combined(parts: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> dict[str, Tensor]:
+    """One ensemble of the same members: its raw scores are the weighted sum of several."""
+    whole: dict[str, list[Tensor]] = {name: [] for name in NAMES}
+    before = 0  # nodes of the parts already there
+    for trees, weight in zip(parts, weights, strict=True):
+        changed = {
+            "left": trees["left"] + before,
+            "right": trees["right"] + before,
+            "root": torch.where(trees["root"] < 0, -1, trees["root"] + before),
+            "value": trees["value"] * weight,
+            # a class never seen stays so whatever the weight
+            "base": torch.where(trees["base"].isinf(), trees["base"], trees["base"] * weight),
+        }
+        for name, tensor in {**trees, **changed}.items():
+            whole[name].append(tensor)
+        before += trees["leaf"].shape[1]
+    base = torch.stack(whole.pop("base")).sum(0)
+    return {**{name: torch.cat(tensors, 1) for name, tensors in whole.items()}, "base": base}
+
+
 def scores(trees: Mapping[str, Tensor], x: Tensor) -> Tensor:
     """Log-probabilities (members, n, Z) of rows x (n, D)."""
     classes = trees["base"].shape[1]
@@ -112,15 +132,15 @@ def scores(trees: Mapping[str, Tensor], x: Tensor) -> Tensor:
             starts = roots[:, z]
             starts = starts[starts >= 0]
             if len(starts):
-                raw[:, z] += _leaves(own, rows, starts)
+                raw[:, z] += leaf_sums(own, rows, starts)
         members.append(raw.log_softmax(1))
     return torch.stack(members).float()
 
 
-def _leaves(tree: Mapping[str, Tensor], x: Tensor, starts: Tensor) -> Tensor:
-    """The sum (n,) of the leaves that each row reaches from the given roots."""
-    sums = x.new_zeros(len(x))
-    step = max(1, CHUNK // len(starts))
+def leaf_sums(tree: Mapping[str, Tensor], x: Tensor, starts: Tensor) -> Tensor:
+    """The sum (n, ...) of the leaves' values (nodes, ...) that each row reaches from the roots."""
+    sums = x.new_zeros(len(x), *tree["value"].shape[1:])
+    step = max(1, CHUNK // (len(starts) * tree["value"][0].numel()))
     for first in range(0, len(x), step):
         part = x[first : first + step]
         node = starts.expand(len(part), -1).clone()  # (rows, trees)

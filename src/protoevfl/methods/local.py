@@ -5,7 +5,7 @@
 Labels of shared rows only: the talk is split learning between the label owner and its own
 extractor, so the same mixup, ensemble and search serve. With all its labels the network is trained
 on all its labelled rows in one go (`model = "network"`), or it is the own model that Proto-EVFL
-starts from (`model = "own_model"`: gradient boosting for tables, wide networks for images).
+starts from (`model = "own_model"`: boosting and a forest for tables, wide networks for images).
 """
 
 from dataclasses import dataclass, field

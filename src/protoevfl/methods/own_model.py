@@ -7,15 +7,14 @@ every labelled row has an honest score without another fit:
     log p(z | x) = log mean_k p_k(z | x)           rows that no member has seen
     log p(z | x) = log p_fold(x)(z | x)            rows that were learnt from, by the member that left them out
 
-Tables: gradient boosting on the encoded columns, one of two settings by cross-fitted log-loss,
-natural class rates. Images: a small convolutional network per member, with logit adjustment (Menon
-et al. 2021): the loss is taken at logits + log rate_z, so that softmax(logits) treats classes as
-equally frequent whatever the pool's rates are.
+Tables: gradient boosting and a forest on the encoded columns, weighed by cross-fitted log-loss,
+natural class rates (methods/own_trees.py). Images: a small convolutional network per member, with
+logit adjustment (Menon et al. 2021): the loss is taken at logits + log rate_z, so that
+softmax(logits) treats classes as equally frequent whatever the pool's rates are.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,22 +26,10 @@ from protoevfl.core import random as rnd
 from protoevfl.errors import UserError
 from protoevfl.federation.owner import LabelOwner
 from protoevfl.fit import fit
-from protoevfl.methods import boosting
+from protoevfl.methods.own_trees import fit_trees, floored, tree_scores
 from protoevfl.models import Linear, WideNet, inputs
 
-FLOOR = 1e-3  # probabilities are kept this far from 0 and 1 where they become scores
 PREFIX = "own."
-BOOSTING: tuple[dict[str, Any], ...] = (
-    {"learning_rate": 0.06, "max_iter": 100},
-    {
-        "learning_rate": 0.03,
-        "max_iter": 200,
-        "max_leaf_nodes": 8,
-        "min_samples_leaf": 60,
-        "l2_regularization": 10.0,
-        "max_features": 0.5,
-    },
-)
 
 
 @dataclass(frozen=True)
@@ -75,7 +62,7 @@ def train_own_model(owner: LabelOwner, settings: OwnModelSettings) -> None:
                 "one class; "
                 "label more rows, or learn from the shared rows alone (labels = shared)"
             )
-        kept, cross_fitted = _fit_trees(rows, labels, fold, owner, settings)
+        kept, cross_fitted = fit_trees(rows, labels, fold, owner.classes, owner.key % 2**31)
     else:
         # only shared rows need honest scores: all members learn from the rest
         fold[known >= own.shared_rows] = -1
@@ -112,42 +99,11 @@ def own_scores(owner: LabelOwner, rows: Tensor) -> Tensor:
         if name.startswith(PREFIX)
     }
     if rows.dim() == 2:
-        members = boosting.scores({name: kept[name].cpu() for name in boosting.NAMES}, rows)
+        members = tree_scores(kept, rows)
     else:
         members = _network_scores(kept, rows.to(owner.device))
     mean: Tensor = members.to(owner.device).logsumexp(0) - float(np.log(len(members)))
-    return _floored(mean)
-
-
-def _floored(log_p: Tensor) -> Tensor:
-    """Log-probabilities kept away from certainty, normalised again."""
-    return log_p.exp().clamp(FLOOR, 1 - FLOOR).log().log_softmax(1)
-
-
-def _fit_trees(
-    rows: Tensor, labels: Tensor, fold: Tensor, owner: LabelOwner, settings: OwnModelSettings
-) -> tuple[dict[str, Tensor], Tensor]:
-    """(trees as tensors, cross-fitted scores (n, Z)); the setting is chosen on the first fold."""
-    x = rows.cpu().numpy()
-    y = labels.cpu().numpy()
-    place = fold.cpu().numpy()
-    seed = owner.key % 2**31
-
-    def left_out(setting: Mapping[str, Any], k: int) -> tuple[Any, Tensor]:
-        model = boosting.fit_boosting(x[place != k], y[place != k], seed + k, setting)
-        p = np.full((int((place == k).sum()), owner.classes), FLOOR)
-        p[:, model.classes_] = boosting.probabilities(model, x[place == k])
-        return model, _floored(torch.from_numpy(p).log())
-
-    first = [left_out(setting, 0) for setting in BOOSTING]
-    kept_labels = labels[fold == 0].cpu()
-    losses = [float(F.nll_loss(scores, kept_labels)) for _, scores in first]
-    best = int(np.argmin(losses))
-    fitted = [first[best], *(left_out(BOOSTING[best], k) for k in range(1, settings.members))]
-    cross_fitted = torch.zeros(len(y), owner.classes)
-    for k, (_, scores) in enumerate(fitted):
-        cross_fitted[fold.cpu() == k] = scores.float()
-    return boosting.as_tensors([model for model, _ in fitted], owner.classes), cross_fitted
+    return floored(mean)
 
 
 def _fit_networks(
@@ -194,7 +150,7 @@ def _fit_networks(
     kept |= {f"out.{name}": tensor.detach().clone() for name, tensor in out.state_dict().items()}
     scores = _network_scores(kept, rows)  # (K, n, Z)
     honest: Tensor = scores[fold, torch.arange(len(rows), device=device)]
-    return kept, _floored(honest)
+    return kept, floored(honest)
 
 
 def _network_scores(kept: Mapping[str, Tensor], rows: Tensor) -> Tensor:
