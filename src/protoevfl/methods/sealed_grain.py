@@ -96,7 +96,9 @@ class Grain:
     shares: Tensor  # (K, L) of the party's own rows
     flip: float  # share of scores that are drawn
     salt: int
-    noise: Tensor | None = None  # (K,) standard deviation of what is added to a score that is not cut
+    noise: Tensor | None = (
+        None  # (K,) standard deviation of what is added to a score that is not cut
+    )
 
     @classmethod
     def of(cls, scores: Tensor, cuts: tuple[float, ...], flip: float, salt: int) -> "Grain":
@@ -276,7 +278,9 @@ def _with_noise(
             high, within = middle, found
     while max((left := over(high, directions)).values()) > 1:
         if high >= MOST_NOISE:
-            raise _refusal(left, f"scores with noise of {MOST_NOISE:g} times their spread", settings)
+            raise _refusal(
+                left, f"scores with noise of {MOST_NOISE:g} times their spread", settings
+            )
         high = min(high + NOISE_STEP, MOST_NOISE)
     return Candidate(directions, replace(exact, noise=high * spread))
 
