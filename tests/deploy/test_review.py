@@ -42,6 +42,10 @@ def test_the_sealed_level_speaks_of_scores_and_the_bound_not_of_embeddings() -> 
     assert "at most 0.25 of any number" in words
     assert "64 numbers" not in words
     assert "rebuild most columns" not in words
+    exact = said(columns="sealed", **{"sealed.levels": 0})
+    assert (
+        "a score per class of each shared row, of any value (pictures: with noise), once" in exact
+    )
 
 
 @pytest.mark.parametrize("columns", ["open", "few", "sealed"])

@@ -56,7 +56,9 @@ def _of_proto_evfl(spec: JobSpec, policy: Policy, method: ProtoEVFL) -> Iterator
         return
     if method.columns == "sealed":
         yield "sums of its columns over the shared rows, masked under encryption: random numbers"
-        yield f"a score per class of each shared row, of at most {method.sealed.levels} levels, once"
+        steps = method.sealed.levels
+        kind = f"of at most {steps} levels" if steps else "of any value (pictures: with noise)"
+        yield f"a score per class of each shared row, {kind}, once"
         yield f"the same of {queried}, once"
         yield from _shield(spec, method)
         return
@@ -94,7 +96,7 @@ def _shield(spec: JobSpec, method: ProtoEVFL) -> Iterator[str]:
     if method.columns == "sealed":
         bounds = method.sealed
         yield (
-            "scores are coarsened until this party's own measurement rebuilds at most "
+            "scores are coarsened (pictures: noise is added) until this party's own measurement rebuilds at most "
             f"{bounds.most_of_number:g} of any number and {bounds.most_of_category:g} of any "
             "category from them (docs/sealed.md), or nothing is sent"
         )

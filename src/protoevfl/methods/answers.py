@@ -98,7 +98,7 @@ def answer_sealed(settings: "ProtoEVFL", cohort: Cohort, request: Message) -> Me
                 return Embeddings(embeddings(settings, cohort, rows))
             if not sealed.has_scores(cohort):  # nothing was learnt: nothing to say
                 return Embeddings(torch.zeros(*rows.shape[:2], 1, device=rows.device))
-            return Embeddings(sealed.new_scores(cohort, embeddings(settings, cohort, rows)))
+            return Embeddings(sealed.new_scores(cohort, embeddings(settings, cohort, rows), rows))
     raise MessageError(f"{type(request).__name__} is not answered at the sealed level")
 
 
@@ -113,11 +113,9 @@ def prepare_features(settings: "ProtoEVFL", cohort: Cohort) -> None:
 def party_view(settings: "ProtoEVFL", cohort: Cohort) -> PartyView:
     rows = whole_rows(cohort)
     further = cohort.rows.further
-    shared = [cohort.rows.aligned] + ([] if further is None else [further])
-    features = embeddings(settings, cohort, torch.cat(shared, 1))
-    return PartyView(
-        cohort, rows, embeddings(settings, cohort, rows), features, layer_bounds(settings, cohort)
-    )
+    shared = torch.cat([cohort.rows.aligned] + ([] if further is None else [further]), 1)
+    own, features = (embeddings(settings, cohort, x) for x in (rows, shared))
+    return PartyView(cohort, rows, own, features, shared, layer_bounds(settings, cohort))
 
 
 def layer_bounds(settings: "ProtoEVFL", cohort: Cohort) -> tuple[tuple[int, int], ...]:

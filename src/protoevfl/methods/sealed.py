@@ -79,6 +79,7 @@ class PartyView:
     rows     (G, n, ...) all own rows as they are
     own      (G, n, d) their features
     shared   (G, N, d) features of the rows shared with the active party: by all, then the further
+    plain    (G, N, ...) the same rows as they are
     blocks   [start, end) of features that have scores of their own: an image's layers, and all of
              them; () for one score of all features
     """
@@ -87,6 +88,7 @@ class PartyView:
     rows: Tensor
     own: Tensor
     shared: Tensor
+    plain: Tensor
     blocks: tuple[tuple[int, int], ...] = ()
 
     def levels(self) -> Tensor:
@@ -181,13 +183,13 @@ def shared_scores(view: PartyView) -> Tensor:
     scores = z.new_zeros(*z.shape[:2], directions.shape[-1])
     for k in range(folds):
         scores[:, fold == k] = z[:, fold == k] @ directions[:, k]
-    return _leaving(view.cohort, scores, z)
+    return _leaving(view.cohort, scores, z, view.plain)
 
 
-def new_scores(cohort: Cohort, features: Tensor) -> Tensor:
-    """(G, n, K) of features (G, n, d) of rows whose labels nobody has used."""
+def new_scores(cohort: Cohort, features: Tensor, rows: Tensor) -> Tensor:
+    """(G, n, K) of features (G, n, d) of rows (G, n, ...) whose labels nobody has used."""
     z = standardised(cohort, features)
-    return _leaving(cohort, z @ cohort.memory[f"{PREFIX}directions"][:, -1], z)
+    return _leaving(cohort, z @ cohort.memory[f"{PREFIX}directions"][:, -1], z, rows)
 
 
 def has_scores(cohort: Cohort) -> bool:
@@ -264,6 +266,9 @@ def _learn(view: PartyView, sums: Tensor, present: Tensor, settings: SealedSetti
         f"{PREFIX}shares": _padded([grain.shares for grain in grains], MOST_LEVELS),
         f"{PREFIX}flip": torch.tensor([grain.flip for grain in grains], dtype=torch.float64),
     }
+    noises = [grain.noise for grain in grains if grain.noise is not None]
+    if noises:  # all are pictures, or none is
+        view.cohort.memory[f"{PREFIX}noise"] = torch.stack(noises)
     if units:
         view.cohort.memory[f"{PREFIX}unit"] = torch.stack(units)
 
@@ -331,17 +336,23 @@ def _sign(counts: Tensor) -> float:
     return 1.0 if counts[1] <= counts[0] else -1.0
 
 
-def _leaving(cohort: Cohort, scores: Tensor, features: Tensor) -> Tensor:
-    """What leaves of scores (G, n, K) of rows with features (G, n, d)."""
+def _leaving(cohort: Cohort, scores: Tensor, features: Tensor, rows: Tensor) -> Tensor:
+    """What leaves of scores (G, n, K) of rows (G, n, ...) with features (G, n, d).
+
+    Draws and noise are a hash of a row. A network's features are rounded differently in another batch,
+    which would give new noise, and noise that is new averages out: of a picture it is its pixels.
+    """
     memory = cohort.memory
+    hashed = features if cohort.rows.spans is not None else rows
+    noise = memory.get(f"{PREFIX}noise")
     names = ("edges", "levels", "shares", "flip", "salt")
     sent = []
     for g in range(cohort.size):
         edges, levels, shares, flip, salt = (memory[f"{PREFIX}{name}"][g] for name in names)
         count = int((~levels[0].isnan()).sum())  # the rest is padding
         parts = (edges[:, : max(0, count - 1)], levels[:, :count], shares[:, :count])
-        grain = Grain(*parts, float(flip), int(salt))
-        leaves = grain(scores[g], features[g])
+        grain = Grain(*parts, float(flip), int(salt), None if noise is None else noise[g])
+        leaves = grain(scores[g], hashed[g])
         if f"{PREFIX}unit" in memory:
             leaves = leaves * memory[f"{PREFIX}unit"][g]
         sent.append(leaves)

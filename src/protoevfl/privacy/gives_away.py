@@ -32,16 +32,19 @@ class SelfAuditError(UserError):
     reaches the other side only as this class's name."""
 
 
-def gives_away(columns: Mapping[str, Tensor], sent: Tensor) -> dict[str, float]:
+def gives_away(
+    columns: Mapping[str, Tensor], sent: Tensor, most_rows: int = MOST_ROWS
+) -> dict[str, float]:
     """{column: score from 0 to 1}, the part of each column that a decoder rebuilds from `sent`.
 
     columns   name -> (n,) int64 codes of a category, (n,) floats of a number or (n, p) of a picture
     sent      (n, d): everything that left, or is about to leave, of the same rows side by side
+    most_rows   that decoders learn from and are tried on: more take longer and rebuild more
     """
     rows = len(sent)
     if rows < LEAST_ROWS:
         return {}
-    kept = torch.linspace(0, rows - 1, min(rows, MOST_ROWS)).long()
+    kept = torch.linspace(0, rows - 1, min(rows, most_rows)).long()
     x = _standard(sent.detach().cpu().double()[kept])
     targets = {name: _target(values.detach().cpu()[kept]) for name, values in columns.items()}
     y = torch.cat([target for target, _ in targets.values()], 1)
@@ -114,6 +117,9 @@ def _decoded(x: Tensor, y: Tensor, fold: Tensor) -> list[Tensor]:
         a, query, mean = x[train], x[held], y[train].mean(0)
         guesses = []
         for kernel in kernels:
+            if kernel is linear and len(a) > MOST_ROWS:
+                guesses += [mean + query @ w for w in _ridge(a, y[train] - mean)]
+                continue
             gram, across = kernel(a, a), kernel(query, a)
             for strength in STRENGTHS:
                 root: Tensor = torch.linalg.cholesky(
@@ -126,6 +132,13 @@ def _decoded(x: Tensor, y: Tensor, fold: Tensor) -> list[Tensor]:
         for whole, guess in zip(rebuilt, guesses, strict=True):
             whole[held] = guess
     return rebuilt
+
+
+def _ridge(x: Tensor, y: Tensor) -> list[Tensor]:
+    """(d, p) per strength: what the linear kernel fits, in a fraction of its time where rows are many."""
+    gram, across = x.T @ x, x.T @ y
+    eye = x.shape[1] * torch.eye(x.shape[1], dtype=x.dtype)
+    return [torch.linalg.solve(gram + strength * eye, across) for strength in STRENGTHS]
 
 
 def _r2(guess: Tensor, truth: Tensor) -> float:
