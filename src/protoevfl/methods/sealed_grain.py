@@ -96,9 +96,8 @@ class Grain:
     shares: Tensor  # (K, L) of the party's own rows
     flip: float  # share of scores that are drawn
     salt: int
-    noise: Tensor | None = (
-        None  # (K,) standard deviation of what is added to a score that is not cut
-    )
+    # (K,) standard deviation of what is added to a score that is not cut
+    noise: Tensor | None = None
 
     @classmethod
     def of(cls, scores: Tensor, cuts: tuple[float, ...], flip: float, salt: int) -> "Grain":
