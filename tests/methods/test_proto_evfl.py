@@ -17,7 +17,7 @@ from protoevfl.federation.party import Party
 from protoevfl.head import HeadSettings
 from protoevfl.messages import Describe, Embed, Learn, Learned, Message, SendFeatures, WarmUp
 from protoevfl.method import PartyError, Report
-from protoevfl.methods import own_model
+from protoevfl.methods import forest, own_trees
 from protoevfl.methods.own_model import own_scores
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.rounds import pseudo_labels
@@ -185,7 +185,8 @@ class TestEveryLabel:
 
     @pytest.fixture(autouse=True)
     def _few_fits(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(own_model, "BOOSTING", ({"max_iter": 3, "min_samples_leaf": 2},))
+        monkeypatch.setattr(own_trees, "BOOSTING", ({"max_iter": 3, "min_samples_leaf": 2},))
+        monkeypatch.setattr(forest, "TREES", 8)
 
     def tables(self, kind: str, further: int = 0) -> list[PartyTable]:
         if kind == "images":

@@ -29,7 +29,7 @@ from protoevfl.messages import (
     WarmUp,
     values,
 )
-from protoevfl.methods import own_model, sealed
+from protoevfl.methods import forest, own_trees, sealed
 from protoevfl.methods.proto_evfl import ProtoEVFL
 from protoevfl.methods.sealed_grain import MOST_LEVELS
 from protoevfl.privacy.gives_away import SelfAuditError, columns_of, gives_away
@@ -113,7 +113,8 @@ def run(
 
 @pytest.fixture(autouse=True)
 def _few_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_model, "BOOSTING", ({"max_iter": 5, "min_samples_leaf": 5},))
+    monkeypatch.setattr(own_trees, "BOOSTING", ({"max_iter": 5, "min_samples_leaf": 5},))
+    monkeypatch.setattr(forest, "TREES", 8)
 
 
 def crossed(federation: Federation) -> list[tuple[str, str]]:
