@@ -389,8 +389,9 @@ def test_classes_without_labels_are_listed_and_found(
         model.predict(new)
     with pytest.raises(UserError, match="examples: 3 is no class without a label; 0, 6"):
         model.predict(new, examples={**lines, 3: 0})
-    with pytest.raises(UserError, match="line 500 of 0 is no row"):
-        model.predict(new, examples={**lines, 0: 500})
+    for line in (500, -1, "first"):
+        with pytest.raises(UserError, match=f"line {line!r} of 0 is no row"):
+            model.predict(new, examples={**lines, 0: line})
 
 
 def test_classes_are_listed_whole() -> None:

@@ -28,8 +28,8 @@ ANY: frozenset[Any] = frozenset({True, False})
 FIRST: Mapping[str, tuple[str, ...]] = {"proto_evfl": ("WarmUp", "SendFeatures")}
 OWNER: Mapping[str, tuple[str, ...]] = {
     "proto_evfl": (
-        "head.", "own.", "head_each_round", "unseen.slot", "unseen.few_labels", "unseen.batch", "unseen.batch_rows",
-        "unseen.open_bar", "unseen.self_training", "unseen.turns",
+        "head.", "own.", "head_each_round", "unseen.slot", "unseen.few_labels", "unseen.batch",
+        "unseen.batch_rows", "unseen.open_bar", "unseen.self_training", "unseen.turns",
         "unseen.kernel_width", "unseen.least_rows", "unseen.kept_rows", "rounds.update",
         "rounds.rho", "rounds.adapted", "rounds.least_rows", "rounds.patience", "rounds.holdout", "rounds.guard",
     ),

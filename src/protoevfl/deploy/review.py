@@ -96,8 +96,8 @@ def _shield(spec: JobSpec, method: ProtoEVFL) -> Iterator[str]:
     if method.columns == "sealed":
         bounds = method.sealed
         yield (
-            "scores are coarsened (pictures: noise is added) until this party's own measurement rebuilds at most "
-            f"{bounds.most_of_number:g} of any number and {bounds.most_of_category:g} of any "
+            "scores are coarsened (pictures: noise is added) until this party's own measurement "
+            f"rebuilds at most {bounds.most_of_number:g} of any number and {bounds.most_of_category:g} of any "
             "category from them (docs/sealed.md), or nothing is sent"
         )
         return

@@ -271,9 +271,10 @@ class ProtoEVFLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"examples: {name!r} is no class without a label; "
                     f"{listed([repr(one) for one in without]) or 'this model has none'}"
                 )
-            if not 0 <= line < len(everybody) or not bool(everybody[line]):
+            whole = isinstance(line, int | np.integer)
+            if not whole or not 0 <= line < len(everybody) or not bool(everybody[line]):
                 raise UserError(
-                    f"examples: line {line} of {name!r} is no row of this table that all parties "
+                    f"examples: line {line!r} of {name!r} is no row of this table that all parties "
                     "have"
                 )
         return {without[name]: int(line) for name, line in examples.items()}
