@@ -11,17 +11,8 @@ from protoevfl.federation.party import Party
 from protoevfl.messages import Embed, OpenLabels, values
 from protoevfl.methods import answers, sealed
 from protoevfl.methods.proto_evfl import ProtoEVFL
-from protoevfl.methods.sealed_grain import (
-    MOST_NOISE,
-    NEAR,
-    NOWHERE,
-    PICTURES,
-    Audit,
-    Candidate,
-    Grain,
-    SealedSettings,
-    choose,
-)
+from protoevfl.methods.sealed_choice import MOST_NOISE, NEAR, PICTURES, Audit, Candidate, choose
+from protoevfl.methods.sealed_grain import NOWHERE, Grain, SealedSettings
 from protoevfl.privacy.gives_away import STRENGTHS, SelfAuditError, _ridge, gives_away
 from tests.tiny import ALIGNED, CLASSES, image_table, labels, quick
 

@@ -6,7 +6,7 @@
     4  party            prototypes mu_z from the sums; direction w_z = (C + SHRINK I)^-1 (mu_z - mu),
                         C: covariance of all its own rows, which nobody else sees
                         audits itself: turns the direction away from columns and coarsens the score
-                        until none can be rebuilt beyond its bound (sealed_grain.py), or refuses
+                        until none can be rebuilt beyond its bound (sealed_choice.py), or refuses
     5  party -> owner   scores x . w, in steps (Embeddings)
 
 The owner's model must learn from scores that do not contain the row's own label. Of exact sums a
@@ -47,16 +47,8 @@ from protoevfl.messages import (
     values,
 )
 from protoevfl.method import Report
-from protoevfl.methods.sealed_grain import (
-    AUDITED,
-    MOST_LEVELS,
-    Aim,
-    Candidate,
-    Grain,
-    SealedSettings,
-    choose,
-    with_spread,
-)
+from protoevfl.methods.sealed_choice import AUDITED, Aim, Candidate, choose, with_spread
+from protoevfl.methods.sealed_grain import MOST_LEVELS, Grain, SealedSettings
 from protoevfl.privacy import encrypted_sums as sums_of
 from protoevfl.privacy.gives_away import columns_of
 from protoevfl.privacy.policy import SUMMED

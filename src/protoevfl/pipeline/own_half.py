@@ -19,7 +19,7 @@ from protoevfl.federation.party import Party
 from protoevfl.messages import OpenLabels, SendFeatures, WarmUp, values
 from protoevfl.method import Method
 from protoevfl.methods.proto_evfl import ProtoEVFL
-from protoevfl.methods.sealed_grain import Audit
+from protoevfl.methods.sealed_choice import Audit
 from protoevfl.pipeline.threads import one_thread
 from protoevfl.privacy.defences.noise import SeededNoise
 from protoevfl.privacy.gives_away import SelfAuditError, columns_of, gives_away
